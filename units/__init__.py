@@ -1,0 +1,1 @@
+"""Specs in, systemd unit text out, and the thin layer that puts the files in place."""
