@@ -1,0 +1,52 @@
+"""Packages of the distribution (Debian 12 and Ubuntu 24.04 name these alike)."""
+
+import shutil
+import time
+from pathlib import Path
+
+from deploy.progress import DeployError, answer, run
+
+# systemd-python and pystemd are built from source where the index has no wheel for this Python.
+FOR_INSTALLING = ("python3-venv", "python3-dev", "gcc", "pkg-config", "libsystemd-dev", "ca-certificates")
+FOR_SERVING = ("dbus", "curl")
+FOR_A_MACHINE = ("systemd-container", "dbus", "curl")
+FOR_TESTS = (
+    "systemd-container",
+    "dbus",
+    "curl",
+    "mmdebstrap",
+    "e2fsprogs",
+    "qemu-system-x86",
+    "busybox-static",
+    "cpio",
+    "shellcheck",
+)
+
+_LISTS = Path("/var/lib/apt/lists")
+_FRESH_SECONDS = 24 * 3600.0
+
+
+def ensure(*names: str) -> None:
+    """Install what is missing of these packages; nothing is asked and nothing else is upgraded."""
+    missing = [name for name in dict.fromkeys(names) if not _installed(name)]
+    if not missing:
+        return
+    if shutil.which("apt-get") is None:
+        raise DeployError(
+            f"these packages are missing and there is no apt-get: {' '.join(missing)}",
+            todo="Inquest's deploy scripts know Debian 12 and Ubuntu 24.04",
+        )
+    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+    if not _lists_are_fresh():
+        run(["apt-get", "update"], env=quiet, todo="apt could not read its package lists: is the network up?")
+    run(["apt-get", "install", "-y", "--no-install-recommends", *missing], env=quiet)
+
+
+def _installed(name: str) -> bool:
+    status = answer(["dpkg-query", "-W", "-f", "${db:Status-Status}", name], check=False)
+    return status == "installed"
+
+
+def _lists_are_fresh() -> bool:
+    indexes = list(_LISTS.glob("*_Packages*"))
+    return bool(indexes) and time.time() - max(i.stat().st_mtime for i in indexes) < _FRESH_SECONDS
