@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -85,7 +84,7 @@ def _source() -> list[Path]:
     return [path for name in _SOURCE if (path := ROOT / name).exists()]
 
 
-def become_readable() -> None:
-    """What is installed here must be readable for the service users, whatever root's umask."""
+def become_installer() -> None:
+    """What is installed must be readable for the service users, and import nothing from here."""
     os.umask(0o022)
-    sys.dont_write_bytecode = True
+    os.environ.pop("PYTHONPATH", None)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 HEARTBEAT_SECONDS = 30.0
 LOG = Path("/var/log") if os.geteuid() == 0 else Path(tempfile.gettempdir()) / f"inquest-{os.geteuid()}"
@@ -26,6 +27,9 @@ class DeployError(Exception):
         super().__init__(problem)
         self.problem = problem
         self.todo = todo
+
+    def exit(self, program: str) -> NoReturn:
+        sys.exit(f"{program}: {self.problem}" + (f"\n  → {self.todo}" if self.todo else ""))
 
 
 def say(text: str = "") -> None:

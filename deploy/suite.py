@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
     """Exit status: 0 only when every check and every test passed."""
     fast = "--fast" in arguments
     arguments = [a for a in arguments if a != "--fast"]
-    environment.become_readable()
+    environment.become_installer()
     with step("packages"):
         packages.ensure(*packages.FOR_INSTALLING, *(() if fast else packages.FOR_TESTS))
     with step(f"the tests' environment ({VENV})"):
@@ -65,7 +65,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
     except DeployError as error:
-        say(f"deploy/test: {error.problem}")
-        if error.todo:
-            say(f"  → {error.todo}")
-        sys.exit(1)
+        error.exit("deploy/test")

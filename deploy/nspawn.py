@@ -1,0 +1,305 @@
+"""Throw-away systemd machines: a container booted by systemd-nspawn over an overlay.
+
+The lower layer is the host's `/` (or another tree) and is never written; the upper one is in memory
+and gone when the machine is.  Needs root, but no systemd on the host: it works inside containers
+and on machines whose PID 1 is something else.  Several machines may run at once.
+
+Inside is a whole systemd 252 or newer with journald, D-Bus and cgroups.  There is no memory
+controller unless the host delegates one, and no kernel log.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.progress import DeployError
+
+MACHINES = Path("/run/inquest-machines")
+_BOOT_SECONDS = 60.0
+_STOP_SECONDS = 30.0
+_SIGRTMIN_POWEROFF = signal.SIGRTMIN + 4  # systemd as PID 1 takes this for `systemctl poweroff`
+
+# Units that come with systemd, not by being enabled, and that have no business in a container.
+_MASKED = (
+    "console-getty.service",
+    "getty.target",
+    "systemd-firstboot.service",
+    "systemd-logind.service",
+    "systemd-networkd.service",
+    "systemd-networkd-wait-online.service",
+    "systemd-resolved.service",
+    "systemd-sysctl.service",
+    "systemd-tmpfiles-clean.timer",
+    "systemd-udev-trigger.service",
+    "systemd-udevd.service",
+    "systemd-update-utmp.service",
+    "systemd-update-utmp-runlevel.service",
+)
+_ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "LANG": "C.UTF-8",
+    "SYSTEMD_PAGER": "",
+    "SYSTEMD_COLORS": "0",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A booted machine; `leader` is its PID 1 as the host numbers it."""
+
+    name: str
+    leader: int
+
+    @property
+    def root(self) -> Path:
+        """The machine's files as the host can read and write them."""
+        return Path(f"/proc/{self.leader}/root")
+
+    def argv(self, command: Sequence[str | Path], env: Mapping[str, str] | None = None) -> list[str]:
+        """The host's command line that runs a command inside, with a clean environment."""
+        variables = [f"{key}={value}" for key, value in (_ENVIRONMENT | dict(env or {})).items()]
+        enter = ["nsenter", "--target", str(self.leader), "--all", "--root", "--wd"]
+        return [*enter, "/usr/bin/env", "-i", *variables, *map(str, command)]
+
+    def run(
+        self,
+        *command: str | Path,
+        check: bool = True,
+        timeout: float = 120.0,
+        input: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command inside and wait for it; CalledProcessError carries its output."""
+        done = subprocess.run(
+            self.argv(command, env),
+            input=input,
+            stdin=subprocess.DEVNULL if input is None else None,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+        )
+        if check and done.returncode != 0:
+            error = subprocess.CalledProcessError(done.returncode, list(command), done.stdout, done.stderr)
+            error.add_note(f"{done.stdout}{done.stderr}")
+            raise error
+        return done
+
+    def stream(self, *command: str | Path, env: Mapping[str, str] | None = None) -> int:
+        """Run a command inside on this terminal; returns its exit status."""
+        return subprocess.run(self.argv(command, env)).returncode
+
+
+def boot(
+    name: str,
+    *,
+    lower: Path = Path("/"),
+    private_network: bool = False,
+    bind: Sequence[Path] = (),
+    bind_ro: Sequence[Path] = (),
+    memory: str = "2G",
+) -> Machine:
+    """Boot a machine and wait until its systemd has come up.
+
+    `bind` and `bind_ro` show paths of the host at the same place inside.  `memory` limits what the
+    machine can write.  Without `private_network` it shares the host's ports.
+    """
+    if find(name) is not None:
+        raise DeployError(f"the machine {name} is already running", todo=f"./deploy/machine down {name}")
+    folder = MACHINES / name
+    _clear(folder)
+    root = _overlay(folder, lower, memory)
+    _prepare(root, name)
+    options = ["--register=no", f"--machine={name}", "--link-journal=no", "--resolv-conf=copy-host"]
+    cgroups: list[Path] = []
+    if Path("/proc/1/comm").read_text().strip() != "systemd":
+        options.append("--keep-unit")
+        cgroups = _own_cgroups(name)
+    if private_network:
+        options.append("--private-network")
+    options += [f"--bind={path}" for path in [*bind, *Path("/dev").glob("nvidia*")]]
+    options += [f"--bind-ro={path}" for path in bind_ro]
+    with (folder / "console.log").open("wb") as console:
+        enter = "".join(f"echo $$ > {cgroup}/cgroup.procs; " for cgroup in cgroups)
+        process = subprocess.Popen(
+            ["/bin/sh", "-ec", f'{enter}exec systemd-nspawn --quiet --directory={root} --boot "$@"', "sh", *options],
+            stdin=subprocess.DEVNULL,
+            stdout=console,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    (folder / "nspawn").write_text(f"{process.pid} {_start_ticks(process.pid)}")
+    try:
+        return _wait_until_up(name, process, folder / "console.log")
+    except BaseException:
+        process.kill()
+        process.wait()
+        _clear(folder)
+        raise
+
+
+def find(name: str) -> Machine | None:
+    """The machine of that name if it runs."""
+    nspawn = _nspawn_pid(MACHINES / name)
+    leader = _child(nspawn) if nspawn is not None else None
+    return None if leader is None else Machine(name, leader)
+
+
+def names() -> list[str]:
+    return sorted(p.name for p in MACHINES.glob("*") if find(p.name)) if MACHINES.exists() else []
+
+
+def down(name: str) -> bool:
+    """Power a machine off and take its files away; False when there was none."""
+    folder = MACHINES / name
+    existed = folder.exists()
+    nspawn = _nspawn_pid(folder)
+    machine = find(name)
+    if machine is not None:
+        os.kill(machine.leader, _SIGRTMIN_POWEROFF)
+    if nspawn is not None and not _gone(nspawn, _STOP_SECONDS):
+        os.kill(nspawn, signal.SIGKILL)
+        _gone(nspawn, _STOP_SECONDS)
+    _clear(folder)
+    return existed
+
+
+def _overlay(folder: Path, lower: Path, memory: str) -> Path:
+    layers, root = folder / "layers", folder / "root"
+    layers.mkdir(parents=True)
+    root.mkdir()
+    _mount("-t", "tmpfs", "-o", f"size={memory},mode=755", "inquest", str(layers))
+    (layers / "upper").mkdir()
+    (layers / "work").mkdir()
+    options = f"lowerdir={lower},upperdir={layers}/upper,workdir={layers}/work"
+    _mount("-t", "overlay", "-o", options, "inquest", str(root))
+    return root
+
+
+def _prepare(root: Path, name: str) -> None:
+    """Make the host's tree into another machine: own identity, nothing that the host enabled."""
+    system = root / "etc/systemd/system"
+    system.mkdir(parents=True, exist_ok=True)
+    for wants in [*system.glob("*.wants"), *system.glob("*.requires")]:
+        shutil.rmtree(wants)
+    for unit in _MASKED:
+        (system / unit).unlink(missing_ok=True)
+        (system / unit).symlink_to("/dev/null")
+    default = system / "default.target"
+    default.unlink(missing_ok=True)
+    default.symlink_to("/lib/systemd/system/multi-user.target")
+    # Boot scripts and file systems of the host are none of the machine's.
+    generators = root / "etc/systemd/system-generators"
+    generators.mkdir(exist_ok=True)
+    for generator in ("systemd-sysv-generator", "systemd-getty-generator"):
+        (generators / generator).unlink(missing_ok=True)
+        (generators / generator).symlink_to("/dev/null")
+    (root / "etc/fstab").write_text("")
+    (root / "etc/hostname").write_text(f"{name}\n")
+    (root / "etc/machine-id").write_text(f"{uuid.uuid4().hex}\n")
+    shutil.rmtree(root / "var/log/journal", ignore_errors=True)
+
+
+def _wait_until_up(name: str, process: subprocess.Popen[bytes], console: Path) -> Machine:
+    deadline = time.monotonic() + _BOOT_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        leader = _child(process.pid)
+        if leader is not None:
+            machine = Machine(name, leader)
+            state = machine.run("systemctl", "is-system-running", "--wait", check=False).stdout.strip()
+            if state in ("running", "degraded"):
+                return machine
+        time.sleep(0.05)
+    words = console.read_text(errors="replace").strip()[-2000:]
+    raise DeployError(
+        f"the machine {name} did not boot:\n{words}",
+        todo="systemd-nspawn needs root with CAP_SYS_ADMIN (in Docker: --privileged)",
+    )
+
+
+def _mount(*arguments: str) -> None:
+    done = subprocess.run(["mount", *arguments], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise DeployError(
+            f"mount {' '.join(arguments)}: {done.stderr.strip()}",
+            todo="a throw-away machine needs root with CAP_SYS_ADMIN (in Docker: --privileged)",
+        )
+
+
+def _clear(folder: Path) -> None:
+    for mounted in (folder / "root", folder / "layers"):
+        while mounted.is_mount():
+            subprocess.run(["umount", "--lazy", str(mounted)], check=True)
+    if folder.exists():
+        shutil.rmtree(folder)
+    _remove_cgroups(folder.name)
+
+
+def _own_cgroups(name: str) -> list[Path]:
+    """A cgroup for this machine in each hierarchy that systemd uses.
+
+    Where no systemd on the host gives each container a scope, nspawn takes the cgroup it was
+    started in: two machines started from one cgroup would find each other's units in theirs.
+    """
+    made = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        where, _, what = line.partition(" - ")
+        if what.startswith("cgroup2 ") or (what.startswith("cgroup ") and "name=systemd" in what):
+            cgroup = Path(where.split()[4]) / f"inquest-{name}"
+            cgroup.mkdir(exist_ok=True)
+            made.append(cgroup)
+    return made
+
+
+def _remove_cgroups(name: str) -> None:
+    for mount in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd"):
+        top = Path(mount) / f"inquest-{name}"
+        for cgroup in sorted((p for p in top.rglob("*") if p.is_dir()), reverse=True):
+            cgroup.rmdir()
+        if top.exists():
+            top.rmdir()
+
+
+def _nspawn_pid(folder: Path) -> int | None:
+    """The machine's systemd-nspawn, told from a later process of the same pid by its start time."""
+    try:
+        pid, ticks = (folder / "nspawn").read_text().split()
+        return int(pid) if _start_ticks(int(pid)) == ticks else None
+    except OSError:
+        return None
+
+
+def _start_ticks(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+
+
+def _child(pid: int) -> int | None:
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            children = task.read_text().split()
+        except OSError:
+            continue
+        if children:
+            return int(children[0])
+    return None
+
+
+def _gone(pid: int, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            # Reaps it where it is a child of ours; elsewhere only looks.
+            if os.waitpid(pid, os.WNOHANG)[0] == pid:
+                return True
+        except ChildProcessError:
+            if not Path(f"/proc/{pid}").exists():
+                return True
+        time.sleep(0.05)
+    return False
