@@ -1,0 +1,148 @@
+"""Options that do not go together: known of SGLang in every 0.5 release, checked before anything is loaded.
+
+A rule is a function from the spec to its findings; ``RULES`` lists them. An error is what SGLang certainly
+refuses or cannot run; what works but not as written, or only in some releases, is a note.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from service.command import NOT_SGLANG, option
+from service.spec import ALGORITHMS, Memory, Parallel, ServerSpec, Speculative
+
+__all__ = ["RULES", "Finding", "findings", "notes"]
+
+_DRAFTING = {"EAGLE", "EAGLE3", "NEXTN", "STANDALONE"}  # draft by a model in num_steps steps
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    key: str
+    message: str
+    is_error: bool = True
+
+
+Rule = Callable[[ServerSpec], Iterator[Finding]]
+
+
+def _note(key: str, message: str) -> Finding:
+    return Finding(key, message, is_error=False)
+
+
+def _algorithm_known(spec: ServerSpec) -> Iterator[Finding]:
+    name = spec.speculative.algorithm
+    if name and name not in ALGORITHMS:
+        near = difflib.get_close_matches(name, ALGORITHMS, n=1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        known = ", ".join(ALGORITHMS)
+        yield _note(
+            "speculative.algorithm", f"{name} is none of SGLang's own ({known}); {meant}Only a plugin can supply it"
+        )
+
+
+def _algorithm_given(spec: ServerSpec) -> Iterator[Finding]:
+    given = [key for key, value in spec.speculative if value not in (None, False)]
+    if given and spec.speculative.algorithm is None:
+        yield _note("speculative", f"has no effect without 'algorithm' (given: {', '.join(given)})")
+
+
+def _draft_model(spec: ServerSpec) -> Iterator[Finding]:
+    name, draft = spec.speculative.algorithm, spec.speculative.draft_model_path
+    if name in {"EAGLE3", "STANDALONE"} and draft is None:
+        yield Finding("speculative.draft_model_path", f"is missing: {name} needs a draft model")
+    if name == "EAGLE" and draft is None:
+        yield _note(
+            "speculative.draft_model_path",
+            "is not given: right only for a target with its own draft layers (MTP), such as DeepSeek-V3",
+        )
+    if name == "NGRAM" and draft is not None:
+        yield _note("speculative.draft_model_path", "is not used: NGRAM drafts without a model")
+
+
+def _drafting_numbers(spec: ServerSpec) -> Iterator[Finding]:
+    s = spec.speculative
+    if spec.speculative.algorithm not in _DRAFTING or s.adaptive:
+        return
+    if s.num_steps is None and (s.eagle_topk is not None or s.num_draft_tokens is not None):
+        yield Finding(
+            "speculative.num_steps",
+            "is missing: give num_steps, eagle_topk and num_draft_tokens together or none of them "
+            "(SGLang fails with an AssertionError that has no text)",
+        )
+    if s.eagle_topk == 1 and None not in (s.num_steps, s.num_draft_tokens):
+        assert s.num_steps is not None
+        if s.num_draft_tokens != s.num_steps + 1:
+            yield _note(
+                "speculative.num_draft_tokens",
+                f"is {s.num_draft_tokens}, but with eagle_topk = 1 SGLang takes num_steps + 1 = {s.num_steps + 1}",
+            )
+
+
+def _rejection_sampling(spec: ServerSpec) -> Iterator[Finding]:
+    s = spec.speculative
+    if s.use_rejection_sampling and s.eagle_topk not in (None, 1):
+        yield Finding("speculative.use_rejection_sampling", f"needs eagle_topk = 1; it is {s.eagle_topk}")
+
+
+def _dp_attention(spec: ServerSpec) -> Iterator[Finding]:
+    if spec.parallel.enable_dp_attention and spec.speculative.algorithm in {"STANDALONE", "NGRAM"}:
+        yield Finding("parallel.enable_dp_attention", f"does not go with the algorithm {spec.speculative.algorithm}")
+
+
+def _nodes(spec: ServerSpec) -> Iterator[Finding]:
+    p = spec.parallel
+    nnodes, ranks = p.nnodes or 1, (p.tp_size or 1) * (p.pp_size or 1)
+    if ranks % nnodes:
+        yield Finding("parallel.nnodes", f"must divide tp_size * pp_size = {ranks}; it is {nnodes}")
+    if (p.node_rank or 0) >= nnodes:
+        yield Finding("parallel.node_rank", f"must be less than nnodes = {nnodes}; it is {p.node_rank}")
+
+
+def _chunked_prefill(spec: ServerSpec) -> Iterator[Finding]:
+    chunk, page = spec.memory.chunked_prefill_size, spec.memory.page_size
+    if chunk and page and chunk > 0 and chunk % page:
+        yield Finding("memory.chunked_prefill_size", f"must be a multiple of page_size = {page}; it is {chunk}")
+
+
+def _served_name(spec: ServerSpec) -> Iterator[Finding]:
+    if spec.served_model_name and ":" in spec.served_model_name:
+        yield Finding("served_model_name", "must not hold a ':' (SGLang keeps it for LoRA adapters)")
+
+
+def _extra_args(spec: ServerSpec) -> Iterator[Finding]:
+    keys = {option("", key): key for key in ServerSpec.model_fields if key not in NOT_SGLANG}
+    for table, model in (("speculative", Speculative), ("memory", Memory), ("parallel", Parallel)):
+        keys |= {option(table, key): f"{table}.{key}" for key in model.model_fields}
+    for argument in spec.extra_args:
+        name = argument.split("=", 1)[0]
+        if name in {"--api-key", "--admin-api-key"}:
+            yield _note("extra_args", f"{name} is readable by every user of this machine (ps, systemctl show)")
+        if name in keys and name not in {"--speculative", "--memory", "--parallel"}:
+            yield Finding("extra_args", f"{name} has a key of its own: write it as {keys[name]!r}")
+
+
+RULES: tuple[Rule, ...] = (
+    _served_name,
+    _algorithm_known,
+    _algorithm_given,
+    _draft_model,
+    _drafting_numbers,
+    _rejection_sampling,
+    _dp_attention,
+    _nodes,
+    _chunked_prefill,
+    _extra_args,
+)
+
+
+def findings(spec: ServerSpec) -> tuple[Finding, ...]:
+    """What every rule has to say about `spec`, in the order of ``RULES``."""
+    return tuple(found for rule in RULES for found in rule(spec))
+
+
+def notes(spec: ServerSpec) -> tuple[str, ...]:
+    """The findings that are no errors, as lines ``key: words``."""
+    return tuple(f"{found.key}: {found.message}" for found in findings(spec) if not found.is_error)

@@ -1,0 +1,175 @@
+"""Wait until the server answers: ``systemctl start`` returns when SGLang serves, not when it was launched.
+
+Run by ``ExecStartPost=``. Ready is a 200 from ``/health_generate`` (one token through scheduler and detokenizer)
+from a socket that this unit's own processes hold: an answer from a stranger on the port does not count. There is
+no deadline here; systemd's ``TimeoutStartSec=`` is it.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import os
+import socket
+import ssl
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from service.cgroup import own_cgroup
+from service.exit_status import NOT_READY
+from service.listeners import Listener, listeners, owner, owns
+
+__all__ = ["Endpoint", "main", "wait"]
+
+POLL_SECONDS = 0.25
+# SGLang gives up on its own health check after 20 s and says 503.
+ANSWER_SECONDS = 25.0
+STATUS_SECONDS = 5.0
+# A stranger on the port that stays this long will still be there when SGLang wants it.
+STRANGER_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where the server listens, as its spec says."""
+
+    host: str
+    port: int
+    https: bool = False
+
+    @property
+    def reachable_host(self) -> str:
+        """The host to call: a wildcard address is answered on the loopback address of its family."""
+        try:
+            address = ipaddress.ip_address(self.host)
+        except ValueError:
+            return self.host
+        if not address.is_unspecified:
+            return self.host
+        return "127.0.0.1" if address.version == 4 else "::1"
+
+
+class Gone(Exception):
+    """The server will not become ready; the message says why."""
+
+
+def main(endpoint: Endpoint) -> int:
+    """Wait for the server whose main process systemd names in ``$MAINPID``; 0 when it answers."""
+    started = time.monotonic()
+    main_pid = int(os.environ.get("MAINPID", "0"))
+    try:
+        remark = wait(endpoint, main_pid, _unit_pids, _notify)
+    except Gone as reason:
+        _notify(f"not ready: {reason}")
+        print(f"<3>inquest: not ready after {time.monotonic() - started:.0f} s: {reason}", file=sys.stderr)
+        return NOT_READY
+    seconds = time.monotonic() - started
+    _notify(f"ready after {seconds:.0f} s{remark}")
+    print(f"inquest: ready after {seconds:.1f} s on {endpoint.host} port {endpoint.port}{remark}", file=sys.stderr)
+    return 0
+
+
+def wait(
+    endpoint: Endpoint,
+    main_pid: int,
+    unit_pids: Callable[[], tuple[int, ...]],
+    notify: Callable[[str], None],
+) -> str:
+    """Return when the server answers, with a remark for the log (mostly empty); raises ``Gone``."""
+    started = time.monotonic()
+    born = _start_time(main_pid)
+    told, told_at, stranger_since = "", 0.0, None
+    while True:
+        if born is None or _start_time(main_pid) != born:
+            raise Gone("the server's main process ended; its last lines are above")
+        now = time.monotonic()
+        state, stranger, remark = _look(endpoint, unit_pids)
+        if state == "ready":
+            return remark
+        if stranger is None:
+            stranger_since = None
+        elif stranger_since is None:
+            stranger_since = now
+        elif now - stranger_since >= STRANGER_SECONDS:
+            raise Gone(f"port {endpoint.port} belongs to {stranger}, so SGLang cannot have it")
+        if state != told or now - told_at >= STATUS_SECONDS:
+            notify(f"waiting for SGLang, {now - started:.0f} s: {state}")
+            told, told_at = state, now
+        time.sleep(POLL_SECONDS)
+
+
+def _look(endpoint: Endpoint, unit_pids: Callable[[], tuple[int, ...]]) -> tuple[str, str | None, str]:
+    """(state in words or ``ready``, the stranger on the port or None, a remark on the answer)."""
+    found = [listener for listener in listeners(endpoint.port) if _answers(listener, endpoint)]
+    if not found:
+        return "loading, the port is not open yet", None, ""
+    pids = unit_pids()
+    owned = {owns(pids, listener.inode) for listener in found}
+    if owned == {False}:
+        process = owner(found[0].inode)
+        return "the port is taken by another process", str(process or f"a process of uid {found[0].uid}"), ""
+    remark = "" if True in owned else " (whose socket it is could not be seen)"
+    status = _health(endpoint)
+    if status == 200:
+        return "ready", None, remark
+    return ("warming up" if status == 503 else f"listening, health check says {status}"), None, remark
+
+
+def _answers(listener: Listener, endpoint: Endpoint) -> bool:
+    """Whether a connection to the endpoint would reach this socket."""
+    try:
+        wanted = ipaddress.ip_address(endpoint.reachable_host)
+    except ValueError:
+        return True  # a name: any socket on the port may be meant
+    return listener.address.is_unspecified or listener.address == wanted
+
+
+def _health(endpoint: Endpoint) -> int | str:
+    """The status of ``/health_generate``, or why there is none. The path needs no API key."""
+    host, port = endpoint.reachable_host, endpoint.port
+    if endpoint.https:
+        # It asks whether the server lives, on this machine; whose certificate it has does not matter.
+        context = ssl._create_unverified_context()  # noqa: S323
+        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+            host, port, timeout=ANSWER_SECONDS, context=context
+        )
+    else:
+        connection = http.client.HTTPConnection(host, port, timeout=ANSWER_SECONDS)
+    try:
+        connection.request("GET", "/health_generate")
+        return connection.getresponse().status
+    except TimeoutError:
+        return "nothing"
+    except (OSError, http.client.HTTPException) as error:
+        return type(error).__name__
+    finally:
+        connection.close()
+
+
+def _start_time(pid: int, proc: Path = Path("/proc")) -> str | None:
+    """The kernel's start time of a live process: a pid alone may have been given to another meanwhile."""
+    try:
+        state, *fields = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if state in "ZX" else fields[18]
+
+
+def _unit_pids() -> tuple[int, ...]:
+    cgroup = own_cgroup()
+    return cgroup.pids() if cgroup else ()
+
+
+def _notify(status: str) -> None:
+    """``STATUS=`` for ``systemctl status`` (sd_notify(3)); nothing outside systemd."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.sendto(f"STATUS={status}".encode(), address.replace("@", "\0", 1))
+    except OSError as error:
+        print(f"inquest: status not sent to systemd: {error}", file=sys.stderr)
