@@ -44,25 +44,30 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OomKill(Event):
-    """`oom-kill:constraint=…`: the kernel chose a victim. `oom_memcg` is None when the whole host was short."""
+    """`oom-kill:constraint=…`: the kernel chose a victim. `oom_memcg` is None when the whole host was short.
+
+    Kernels before 5.0 spread this over lines that name either the pid or the cgroups (`constraint` decides between
+    host and cgroup there); what a line does not name is None or empty.
+    """
 
     kind = "oom-kill"
     constraint: str
     oom_memcg: str | None
     task_memcg: str | None
     task: str
-    oom_victim_pid: int
+    oom_victim_pid: int | None
     uid: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OomVictim(Event):
-    """`Killed process N (comm) total-vm:…`: always printed, with sizes, but without the cgroup's path."""
+    """`Killed process N (comm) total-vm:…`: always printed, with sizes, but without the cgroup's path. `memcg` is None
+    where the line does not say (kernels before 5.0)."""
 
     kind = "oom-victim"
     victim_pid: int
     task: str
-    memcg: bool
+    memcg: bool | None
     anon_rss_bytes: int | None = None
     file_rss_bytes: int | None = None
     shmem_rss_bytes: int | None = None
@@ -122,6 +127,14 @@ class HungTask(Event):
     comm: str
     hung_pid: int
     seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unparsed(Event):
+    """A trusted record in words that no parser knows. `about` is `oom`: silence about OOM kills then proves nothing."""
+
+    kind = "unparsed"
+    about: str
 
 
 # --- systemd, PID 1 (forensics/sources/systemd.py) ---------------------------------------------------------
