@@ -1,13 +1,13 @@
 """The one serialiser: the model's types to JSON-ready dicts and back. Store, API, alerts and tests all use it."""
 
+from dataclasses import replace
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from forensics.events import EVENT_TYPES, Event, Gap
-from forensics.model import Run, RunRecord
+from forensics.model import Crash, Evidence, Role, Run, RunRecord, Verdict
 from forensics.timeline import Timeline
-
 
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {}
 
@@ -81,3 +81,40 @@ def load_run_record(data: dict[str, Any]) -> RunRecord:
     data["events"] = [load_event(event) for event in data["events"]]
     data["gaps"] = [load_gap(gap) for gap in data["gaps"]]
     return RunRecord(**data)
+
+
+def dump_verdict(verdict: Verdict) -> dict[str, Any]:
+    """A verdict; a piece of evidence is `{"role": …, "why": …, "event": {…}}`, the event as `dump_event` has it."""
+    plain: dict[str, Any] = _adapter(Verdict).dump_python(replace(verdict, evidence=()), mode="json")
+    plain["evidence"] = [
+        {"role": piece.role.value, "why": piece.why, "event": dump_event(piece.event)} for piece in verdict.evidence
+    ]
+    return plain
+
+
+def load_verdict(data: dict[str, Any]) -> Verdict:
+    plain: Verdict = _adapter(Verdict).validate_python({**data, "evidence": ()})
+    evidence = (
+        Evidence(role=Role(piece["role"]), why=piece["why"], event=load_event(piece["event"]))
+        for piece in data["evidence"]
+    )
+    return replace(plain, evidence=tuple(evidence))
+
+
+def dump_crash(crash: Crash) -> dict[str, Any]:
+    """`{"run": …, "timeline": …, "verdict": …, "revision": …}`."""
+    return {
+        "run": dump_run(crash.run),
+        "timeline": dump_timeline(crash.timeline),
+        "verdict": dump_verdict(crash.verdict),
+        "revision": crash.revision,
+    }
+
+
+def load_crash(data: dict[str, Any]) -> Crash:
+    return Crash(
+        run=load_run(data["run"]),
+        timeline=load_timeline(data["timeline"]),
+        verdict=load_verdict(data["verdict"]),
+        revision=data["revision"],
+    )

@@ -1,0 +1,7 @@
+"""What is kept: ended runs with their verdicts, where the daemon had read to, and the alerts that still must go out."""
+
+from forensics.store.outbox import Delivery, Outbox
+from forensics.store.query import Page, Query
+from forensics.store.store import Store
+
+__all__ = ["Delivery", "Outbox", "Page", "Query", "Store"]

@@ -1,0 +1,99 @@
+"""A crash as a row of `runs`, and a row as what people see."""
+
+import json
+import sqlite3
+import time
+import zlib
+from typing import Any
+
+from forensics.codec import dump_run, dump_timeline, dump_verdict
+from forensics.model import Crash
+from forensics.public import CrashShape, LastRunShape, crash_shape, usec
+from forensics.redact import redact_json
+
+# What must differ before people are told again. Later evidence for the same answer is kept, not told.
+_TOLD = ("is_crash", "cause", "strength", "subclass", "summary")
+
+
+def now_usec() -> int:
+    return time.time_ns() // 1000
+
+
+def same(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    return all(before[name] == after[name] for name in _TOLD)
+
+
+def row_of(crash: Crash) -> tuple[dict[str, Any], dict[str, Any], int]:
+    """A crash as a row of `runs`, with its verdict as the codec has it and the number of its events."""
+    run, verdict, timeline = (
+        redact_json(dumped)
+        for dumped in (dump_run(crash.run), dump_verdict(crash.verdict), dump_timeline(crash.timeline))
+    )
+    row = {
+        "invocation_id": run["invocation_id"],
+        "unit": run["unit"],
+        **{name: verdict[name] for name in ("is_crash", "cause", "family", "strength", "phase", "fingerprint")},
+        "died_at_usec": usec(crash.run.died_at),
+        "saved_at_usec": now_usec(),
+        "revision": 1,
+        "run": text_of(run),
+        "verdict": text_of(verdict),
+        "timeline": pack(timeline),
+    }
+    return row, verdict, len(timeline["events"])
+
+
+def insert(db: sqlite3.Connection, row: dict[str, Any]) -> None:
+    db.execute(
+        f"INSERT INTO runs ({', '.join(row)}) VALUES ({', '.join(':' + name for name in row)})",  # noqa: S608
+        row,
+    )
+
+
+def update(db: sqlite3.Connection, row: dict[str, Any]) -> None:
+    """A later verdict. The place in the order of deaths, and how the run was first saved, stay as they were."""
+    kept = ("invocation_id", "died_at_usec", "saved_at_usec", "backfilled")
+    changes = ", ".join(f"{name} = :{name}" for name in row if name not in kept)
+    db.execute(f"UPDATE runs SET {changes} WHERE invocation_id = :invocation_id", row)  # noqa: S608
+
+
+def newest(db: sqlite3.Connection, unit: str, *, crashes_only: bool) -> LastRunShape | None:
+    row = db.execute(
+        "SELECT run, verdict, revision, backfilled FROM runs WHERE unit = ? AND is_crash >= ?"
+        " ORDER BY died_at_usec DESC, seq DESC LIMIT 1",
+        (unit, crashes_only),
+    ).fetchone()
+    if row is None:
+        return None
+    shape = shape_of(row)
+    return {
+        "id": shape["id"],
+        "died_at": shape["died_at"],
+        "is_crash": shape["is_crash"],
+        "cause": shape["cause"],
+        "family": shape["family"],
+        "strength": shape["strength"],
+        "summary": shape["summary"],
+    }
+
+
+def shape_of(row: sqlite3.Row) -> CrashShape:
+    return crash_shape(
+        json.loads(row["run"]),
+        json.loads(row["verdict"]),
+        revision=row["revision"],
+        backfilled=bool(row["backfilled"]),
+    )
+
+
+def text_of(data: Any) -> str:
+    return json.dumps(data, separators=(",", ":"))
+
+
+def pack(data: Any) -> bytes:
+    # Timelines repeat themselves: a tenth of the size for a millisecond.
+    return zlib.compress(text_of(data).encode(), 1)
+
+
+def unpack(packed: bytes) -> Any:
+    return json.loads(zlib.decompress(packed))

@@ -1,0 +1,188 @@
+"""Ended runs and the daemon's place in the journal."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from sqlite3 import Row
+
+from forensics.codec import dump_run_record, load_run, load_run_record, load_timeline, load_verdict
+from forensics.errors import StoreError
+from forensics.model import Crash, RunRecord
+from forensics.public import CrashShape, RunningShape, ServerShape, TimelineShape, server_name, timeline_shape, when
+from forensics.redact import redact_json
+from forensics.store import rows
+from forensics.store.database import Database
+from forensics.store.outbox import Outbox, enqueue
+from forensics.store.query import Page, Query, where, write_cursor
+
+FILE_NAME = "inquest.sqlite"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Everything up to `cursor` is in `open_runs` or in the store. `realtime_usec` is that entry's wall clock."""
+
+    cursor: str
+    realtime_usec: int
+    open_runs: tuple[RunRecord, ...]
+
+
+class Store:
+    """The store in one file, made when it is not there. One writer at a time; readers never wait.
+
+    Every method is one transaction and may be called from any thread.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._database = Database(path)
+        self.outbox = Outbox(self._database)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def save(self, crash: Crash, sinks: Iterable[str] = (), *, alert: bool = True) -> Crash | None:
+        """Stores an ended run with its verdict, and in the same transaction the alerts that must go out for it.
+
+        A run that is new, or whose verdict changed in a way worth telling, comes back with its revision. None when
+        there is nothing new to tell; later evidence for the same verdict is kept all the same. Clean stops and what
+        is saved with `alert=False` (deaths from before the daemon knew the machine) go to no sink.
+        """
+        row, verdict, events = rows.row_of(crash)
+        row["backfilled"] = not alert
+        with self._database.writing() as db:
+            stored = db.execute(
+                "SELECT revision, is_crash, verdict, timeline FROM runs WHERE invocation_id = ?",
+                (crash.run.invocation_id,),
+            ).fetchone()
+            if stored is None:
+                rows.insert(db, row)
+            elif rows.same(json.loads(stored["verdict"]), verdict):
+                # A daemon that was killed and judges again may have sampled less than the one before it.
+                if events >= len(rows.unpack(stored["timeline"])["events"]):
+                    rows.update(db, {**row, "revision": stored["revision"]})
+                return None
+            else:
+                row["revision"] = stored["revision"] + 1
+                rows.update(db, row)
+            # A crash that turned out to be a clean stop is news to those who were told of a crash.
+            if alert and (verdict["is_crash"] or (stored is not None and stored["is_crash"])):
+                enqueue(db, crash.run.invocation_id, row["revision"], sinks, row["saved_at_usec"])
+        return replace(crash, revision=row["revision"])
+
+    def checkpoint(self, cursor: str, realtime_usec: int, open_runs: Iterable[RunRecord]) -> None:
+        """Remembers how far the journal was read, and the runs that had not ended there."""
+        saved = [
+            (run.invocation_id, run.unit, run.first_realtime_usec, rows.text_of(redact_json(dump_run_record(run))))
+            for run in open_runs
+        ]
+        # Not durable: an older checkpoint only means reading more of the journal again, and a save is done once.
+        with self._database.writing(durable=False) as db:
+            db.execute(
+                "INSERT INTO checkpoint VALUES (1, ?, ?) ON CONFLICT (one) DO UPDATE"
+                " SET cursor = excluded.cursor, realtime_usec = excluded.realtime_usec",
+                (cursor, realtime_usec),
+            )
+            db.execute("DELETE FROM open_runs")
+            db.executemany("INSERT INTO open_runs VALUES (?, ?, ?, ?)", saved)
+
+    def load_checkpoint(self) -> Checkpoint | None:
+        """The last checkpoint; None at the first start."""
+        with self._database.reading() as db:
+            row = db.execute("SELECT cursor, realtime_usec FROM checkpoint").fetchone()
+            runs = db.execute("SELECT data FROM open_runs ORDER BY first_realtime_usec").fetchall()
+        if row is None:
+            return None
+        return Checkpoint(
+            row["cursor"], row["realtime_usec"], tuple(load_run_record(json.loads(run["data"])) for run in runs)
+        )
+
+    def crashes(self, query: Query | None = None) -> Page:
+        """One page of crashes, newest first by the time of death."""
+        query = query or Query()
+        condition, values = where(query)
+        with self._database.reading() as db:
+            found = db.execute(
+                "SELECT seq, died_at_usec, run, verdict, revision, backfilled FROM runs"  # noqa: S608 - values are bound
+                f" WHERE {condition} ORDER BY died_at_usec DESC, seq DESC LIMIT ?",
+                (*values, query.limit + 1),
+            ).fetchall()
+        more = len(found) > query.limit
+        found = found[: query.limit]
+        return Page(
+            tuple(rows.shape_of(row) for row in found),
+            write_cursor(found[-1]["died_at_usec"], found[-1]["seq"]) if more else None,
+        )
+
+    def crash(self, name: str) -> Crash | None:
+        """The ended run with this id, invocation id, or beginning of one. StoreError when several begin so."""
+        row = self._find(name)
+        if row is None:
+            return None
+        return Crash(
+            run=load_run(json.loads(row["run"])),
+            timeline=load_timeline(rows.unpack(row["timeline"])),
+            verdict=load_verdict(json.loads(row["verdict"])),
+            revision=row["revision"],
+        )
+
+    def shown(self, name: str) -> CrashShape | None:
+        """Like `crash`, in its public shape."""
+        row = self._find(name)
+        return None if row is None else rows.shape_of(row)
+
+    def timeline(self, name: str) -> TimelineShape | None:
+        """The timeline of a run, named as for `crash`, in its public shape."""
+        row = self._find(name)
+        if row is None:
+            return None
+        return timeline_shape(json.loads(row["run"]), json.loads(row["verdict"]), rows.unpack(row["timeline"]))
+
+    def servers(self) -> list[ServerShape]:
+        """Every unit that has run since the store was made, by name."""
+        with self._database.reading() as db:
+            counts = {
+                row["unit"]: row
+                for row in db.execute("SELECT unit, count(*) AS runs, sum(is_crash) AS crashes FROM runs GROUP BY unit")
+            }
+            running: dict[str, RunningShape] = {
+                row["unit"]: {"invocation_id": row["invocation_id"], "since": when(row["first_realtime_usec"])}
+                for row in db.execute("SELECT * FROM open_runs ORDER BY first_realtime_usec")
+            }
+            return [
+                {
+                    "unit": unit,
+                    "server": server_name(unit),
+                    "running": running.get(unit),
+                    "runs": counts[unit]["runs"] if unit in counts else 0,
+                    "crashes": counts[unit]["crashes"] if unit in counts else 0,
+                    "last_run": rows.newest(db, unit, crashes_only=False),
+                    "last_crash": rows.newest(db, unit, crashes_only=True),
+                }
+                for unit in sorted(counts.keys() | running.keys())
+            ]
+
+    def prune(self, max_crashes: int, max_age_days: int) -> int:
+        """Drops what is older or beyond the newest `max_crashes`; clean runs count apart. How many rows went."""
+        oldest = rows.now_usec() - max_age_days * 86_400_000_000
+        gone = 0
+        with self._database.writing(durable=False) as db:
+            for is_crash in (0, 1):
+                gone += db.execute(
+                    "DELETE FROM runs WHERE is_crash = ?1 AND (died_at_usec < ?2 OR seq NOT IN ("
+                    "  SELECT seq FROM runs WHERE is_crash = ?1 ORDER BY died_at_usec DESC, seq DESC LIMIT ?3))",
+                    (is_crash, oldest, max_crashes),
+                ).rowcount
+        return gone
+
+    def _find(self, name: str) -> Row | None:
+        if not name or not set(name) <= set("0123456789abcdef"):
+            return None
+        with self._database.reading() as db:
+            # "g" follows "f": all that begin with the name.
+            found = db.execute(
+                "SELECT * FROM runs WHERE invocation_id >= ? AND invocation_id < ? LIMIT 2", (name, name + "g")
+            ).fetchall()
+        if len(found) > 1:
+            raise StoreError("ambiguous-id", f"several crashes begin with {name!r}", "Give more digits of the id.")
+        return found[0] if found else None
