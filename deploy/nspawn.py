@@ -12,9 +12,11 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -169,6 +171,16 @@ def down(name: str) -> bool:
         _gone(nspawn, _STOP_SECONDS)
     _clear(folder)
     return existed
+
+
+@contextmanager
+def overlaid(lower: Path, memory: str = "2G") -> Iterator[Path]:
+    """A folder that shows a tree and can be written to, without changing the tree."""
+    folder = Path(tempfile.mkdtemp(prefix="inquest-overlay-"))
+    try:
+        yield _overlay(folder, lower, memory)
+    finally:
+        _clear(folder)
 
 
 def _overlay(folder: Path, lower: Path, memory: str) -> Path:

@@ -17,8 +17,6 @@ FOR_TESTS = (
     "mmdebstrap",
     "e2fsprogs",
     "qemu-system-x86",
-    "busybox-static",
-    "cpio",
     "shellcheck",
 )
 
