@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import pwd
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Listener", "Process", "listeners", "owner", "owns"]
+__all__ = ["Listener", "Process", "holder", "listeners", "owner", "owns", "user"]
 
 _LISTEN = "0A"
 
@@ -82,6 +83,20 @@ def owner(inode: int, proc: Path = Path("/proc")) -> Process | None:
             except OSError:
                 continue
     return None
+
+
+def holder(listener: Listener, proc: Path = Path("/proc")) -> str:
+    """Who has the socket, in words: the process where this user may see it, else the user it belongs to."""
+    process = owner(listener.inode, proc)
+    return str(process) if process else f"a process of user {user(listener.uid)}"
+
+
+def user(uid: int) -> str:
+    """A user's name, or the number where it has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def _socket_inodes(pid: int, proc: Path) -> Iterator[int]:

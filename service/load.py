@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 from service.pairs import findings
 from service.spec import ServerSpec, valid_name
 
-__all__ = ["SERVERS_DIR", "Problem", "SpecError", "digest_of", "load", "parse", "read", "spec_path"]
+__all__ = ["SERVERS_DIR", "Problem", "SpecError", "digest_of", "load", "parse", "read", "spec_path", "wants_boot"]
 
 SERVERS_DIR = Path("/etc/inquest/servers")
 _TOO_LARGE_BYTES = 1 << 20
@@ -69,6 +69,14 @@ def read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise SpecError((Problem(str(path), "", f"cannot be read: {error.strerror}"),)) from None
+
+
+def wants_boot(raw: bytes) -> bool:
+    """Whether a spec says ``enabled = true``, also where its other keys have mistakes."""
+    try:
+        return tomllib.loads(raw.decode("utf-8")).get("enabled") is True
+    except (ValueError, RecursionError):
+        return False
 
 
 def parse(raw: bytes, path: Path) -> ServerSpec:

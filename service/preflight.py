@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-import pwd
+import signal
 import socket
 import subprocess
 import sys
@@ -19,8 +19,9 @@ from pathlib import Path
 
 from service.command import command
 from service.exit_status import PREFLIGHT_REFUSED
-from service.listeners import Listener, listeners, owner
+from service.listeners import holder, listeners, user
 from service.load import SpecError, digest_of, parse, read, spec_path
+from service.notify import status
 from service.pairs import notes
 from service.spec import ServerSpec
 
@@ -50,7 +51,7 @@ def interpreter(spec: ServerSpec) -> Refusal | None:
     if not python.exists():
         return Refusal(slug, f"{python} does not exist", "install SGLang's environment there or correct 'python'")
     if python.is_dir() or not os.access(python, os.X_OK):
-        return Refusal(slug, f"{python} cannot be executed by {_user()}", f"check it with: ls -l {python}")
+        return Refusal(slug, f"{python} cannot be executed by {_me()}", f"check it with: ls -l {python}")
     try:
         probe = subprocess.run(
             [spec.python, "-c", _PROBE],
@@ -92,7 +93,7 @@ def _model(slug: str, text: str, key: str) -> Refusal | None:
     try:
         path.stat()
     except PermissionError:
-        return Refusal(slug, f"{path} is not readable for {_user()}", f"check it with: namei -l {path}")
+        return Refusal(slug, f"{path} is not readable for {_me()}", f"check it with: namei -l {path}")
     except OSError as error:
         return Refusal(slug, f"{path}: {error.strerror}", correct)
     if path.is_file():
@@ -136,29 +137,26 @@ def port(spec: ServerSpec) -> Refusal | None:
         except OSError as error:
             match error.errno:
                 case errno.EADDRINUSE:
-                    return Refusal(slug, f"{where} is taken by {_holder(spec.port)}", "stop that or change 'port'")
+                    return Refusal(
+                        slug,
+                        f"{where} is taken by {_holder(spec.port)}",
+                        f"stop it (find it as root: ss -ltnp sport = :{spec.port}) or change 'port'",
+                    )
                 case errno.EADDRNOTAVAIL:
                     return Refusal(slug, f"{spec.host} is not an address of this machine", "correct 'host'")
                 case errno.EACCES:
-                    return Refusal(slug, f"{where} is not allowed for {_user()}", "take a port from 1024 on")
+                    return Refusal(slug, f"{where} is not allowed for {_me()}", "take a port from 1024 on")
             return None
     return None
 
 
 def _holder(number: int) -> str:
     found = listeners(number)
-    for listener in found:
-        if (process := owner(listener.inode)) is not None:
-            return str(process)
-    return f"a process of {_user(found[0])}" if found else "a socket that does not listen yet"
+    return holder(found[0]) if found else "a socket that does not listen yet"
 
 
-def _user(listener: Listener | None = None) -> str:
-    uid = os.geteuid() if listener is None else listener.uid
-    try:
-        return f"user {pwd.getpwuid(uid).pw_name}"
-    except KeyError:
-        return f"user {uid}"
+def _me() -> str:
+    return f"user {user(os.geteuid())}"
 
 
 Check = Callable[[ServerSpec], Refusal | None]
@@ -185,6 +183,8 @@ def main(server: str, digest: str | None = None) -> int:
     Another digest means that the spec was edited since: the unit starts what it says, which cannot be checked by
     the edited file. Then, as where the file is unreadable for the server's user, nothing is refused.
     """
+    # A stop that comes meanwhile is no failure of the unit.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     path = spec_path(server)
     try:
         raw = read(path)
@@ -198,10 +198,13 @@ def main(server: str, digest: str | None = None) -> int:
         return 0
     for note in notes(spec):
         _say(f"<5>inquest: preflight: note: {note}")
-    problems = preflight(spec)
-    for problem in problems:
-        _say(f"<3>{problem}")
-    return PREFLIGHT_REFUSED if problems else 0
+    refusals = preflight(spec)
+    for refusal in refusals:
+        _say(f"<3>{refusal}")
+    if refusals:
+        status(f"preflight refused: {'; '.join(refusal.message for refusal in refusals)}")
+        return PREFLIGHT_REFUSED
+    return 0
 
 
 def _say(line: str) -> None:

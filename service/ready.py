@@ -10,7 +10,7 @@ from __future__ import annotations
 import http.client
 import ipaddress
 import os
-import socket
+import signal
 import ssl
 import sys
 import time
@@ -20,11 +20,14 @@ from pathlib import Path
 
 from service.cgroup import own_cgroup
 from service.exit_status import NOT_READY
-from service.listeners import Listener, listeners, owner, owns
+from service.listeners import Listener, holder, listeners, owns
+from service.notify import status
 
 __all__ = ["Endpoint", "main", "wait"]
 
 POLL_SECONDS = 0.25
+# Each question is a line in the server's own log.
+ASK_SECONDS = 1.0
 # SGLang gives up on its own health check after 20 s and says 503.
 ANSWER_SECONDS = 25.0
 STATUS_SECONDS = 5.0
@@ -58,16 +61,18 @@ class Gone(Exception):
 
 def main(endpoint: Endpoint) -> int:
     """Wait for the server whose main process systemd names in ``$MAINPID``; 0 when it answers."""
+    # A stop or a start timeout that comes meanwhile is PID 1's to judge, and no failure of this.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     started = time.monotonic()
     main_pid = int(os.environ.get("MAINPID", "0"))
     try:
-        remark = wait(endpoint, main_pid, _unit_pids, _notify)
+        remark = wait(endpoint, main_pid, _unit_pids, status)
     except Gone as reason:
-        _notify(f"not ready: {reason}")
+        status(f"not ready: {reason}")
         print(f"<3>inquest: not ready after {time.monotonic() - started:.0f} s: {reason}", file=sys.stderr)
         return NOT_READY
     seconds = time.monotonic() - started
-    _notify(f"ready after {seconds:.0f} s{remark}")
+    status(f"ready after {seconds:.0f} s{remark}")
     print(f"inquest: ready after {seconds:.1f} s on {endpoint.host} port {endpoint.port}{remark}", file=sys.stderr)
     return 0
 
@@ -78,44 +83,53 @@ def wait(
     unit_pids: Callable[[], tuple[int, ...]],
     notify: Callable[[str], None],
 ) -> str:
-    """Return when the server answers, with a remark for the log (mostly empty); raises ``Gone``."""
+    """Return when the server answers, with a remark for the log (mostly empty); raises ``Gone``.
+
+    `unit_pids` are the processes that count as the server; `notify` takes what it is doing, in words.
+    """
     started = time.monotonic()
     born = _start_time(main_pid)
-    told, told_at, stranger_since = "", 0.0, None
+    asked_at, told_at, stranger_since = 0.0, 0.0, None
+    told = ""
     while True:
         if born is None or _start_time(main_pid) != born:
             raise Gone("the server's main process ended; its last lines are above")
         now = time.monotonic()
-        state, stranger, remark = _look(endpoint, unit_pids)
-        if state == "ready":
-            return remark
-        if stranger is None:
-            stranger_since = None
-        elif stranger_since is None:
-            stranger_since = now
-        elif now - stranger_since >= STRANGER_SECONDS:
-            raise Gone(f"port {endpoint.port} belongs to {stranger}, so SGLang cannot have it")
-        if state != told or now - told_at >= STATUS_SECONDS:
-            notify(f"waiting for SGLang, {now - started:.0f} s: {state}")
-            told, told_at = state, now
+        if now - asked_at >= ASK_SECONDS:
+            asked_at = now
+            seen = _look(endpoint, unit_pids)
+            if seen.ready:
+                return seen.words
+            stranger_since = (stranger_since or now) if seen.stranger else None
+            if stranger_since is not None and now - stranger_since >= STRANGER_SECONDS:
+                raise Gone(f"{seen.words}, so SGLang cannot have it")
+            if seen.words != told or now - told_at >= STATUS_SECONDS:
+                notify(f"waiting for SGLang, {now - started:.0f} s: {seen.words}")
+                told, told_at = seen.words, now
         time.sleep(POLL_SECONDS)
 
 
-def _look(endpoint: Endpoint, unit_pids: Callable[[], tuple[int, ...]]) -> tuple[str, str | None, str]:
-    """(state in words or ``ready``, the stranger on the port or None, a remark on the answer)."""
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """One look at the server; `words` say what is being waited for, or remark on the answer."""
+
+    words: str
+    ready: bool = False
+    stranger: bool = False
+
+
+def _look(endpoint: Endpoint, unit_pids: Callable[[], tuple[int, ...]]) -> _Seen:
     found = [listener for listener in listeners(endpoint.port) if _answers(listener, endpoint)]
     if not found:
-        return "loading, the port is not open yet", None, ""
+        return _Seen("loading, its port is not open yet")
     pids = unit_pids()
     owned = {owns(pids, listener.inode) for listener in found}
     if owned == {False}:
-        process = owner(found[0].inode)
-        return "the port is taken by another process", str(process or f"a process of uid {found[0].uid}"), ""
-    remark = "" if True in owned else " (whose socket it is could not be seen)"
-    status = _health(endpoint)
-    if status == 200:
-        return "ready", None, remark
-    return ("warming up" if status == 503 else f"listening, health check says {status}"), None, remark
+        return _Seen(f"port {endpoint.port} belongs to {holder(found[0])}", stranger=True)
+    health = _health(endpoint)
+    if health == 200:
+        return _Seen("" if True in owned else " (whose socket it is could not be seen)", ready=True)
+    return _Seen("warming up" if health == 503 else f"its health check says {health}")
 
 
 def _answers(listener: Listener, endpoint: Endpoint) -> bool:
@@ -161,15 +175,3 @@ def _start_time(pid: int, proc: Path = Path("/proc")) -> str | None:
 def _unit_pids() -> tuple[int, ...]:
     cgroup = own_cgroup()
     return cgroup.pids() if cgroup else ()
-
-
-def _notify(status: str) -> None:
-    """``STATUS=`` for ``systemctl status`` (sd_notify(3)); nothing outside systemd."""
-    address = os.environ.get("NOTIFY_SOCKET", "")
-    if not address:
-        return
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-            sock.sendto(f"STATUS={status}".encode(), address.replace("@", "\0", 1))
-    except OSError as error:
-        print(f"inquest: status not sent to systemd: {error}", file=sys.stderr)

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 from pathlib import Path
 
 from service.cgroup import Cgroup, own_cgroup
+from service.journal import JOURNAL_SOCKET, send
+from service.notify import status
 
-__all__ = ["JOURNAL_SOCKET", "MESSAGE_ID", "main", "record", "serialized"]
+__all__ = ["MESSAGE_ID", "main", "record"]
 
 MESSAGE_ID = "9be21e5d0ed4410f859f6bc35d9b4b7a"
-JOURNAL_SOCKET = "/run/systemd/journal/socket"
 DEADLINE_SECONDS = 5
 _NOTICE = "5"
 
@@ -98,36 +98,25 @@ def _processes(cgroup: Cgroup, proc: Path) -> str:
 
 
 def _sentence(unit: str, fields: dict[str, str]) -> str:
-    result = fields.get("INQUEST_SERVICE_RESULT", "unknown")
+    """For people; whoever needs the figures takes the fields."""
     how = f"{fields.get('INQUEST_EXIT_CODE', '')} {fields.get('INQUEST_EXIT_STATUS', '')}".strip()
-    kills = fields.get("INQUEST_MEMORY_EVENTS_OOM_KILL")
-    peak = fields.get("INQUEST_MEMORY_PEAK") or fields.get("INQUEST_MEMORY_MAX_USAGE_IN_BYTES")
-    parts = [f"result {result}" + (f", main process {how}" if how else ", no main process")]
-    parts.append(f"{kills} OOM kills in its cgroup" if kills else "OOM kills unknown")
-    if peak:
-        parts.append(f"memory peak {peak} bytes")
-    return f"{unit}: {'; '.join(parts)}"
-
-
-def serialized(fields: dict[str, str]) -> bytes:
-    """The journal's native protocol: ``KEY=value``, or with a length where the value has line breaks."""
-    lines: list[bytes] = []
-    for key, value in fields.items():
-        name, data = key.encode("ascii"), value.encode("utf-8", "surrogateescape")
-        if b"\n" in data:
-            lines.append(name + b"\n" + len(data).to_bytes(8, "little") + data)
-        else:
-            lines.append(name + b"=" + data)
-    return b"\n".join(lines) + b"\n"
+    parts = [f"result {fields.get('INQUEST_SERVICE_RESULT', 'unknown')}"]
+    parts.append(f"main process {how}" if how else "no main process")
+    if kills := fields.get("INQUEST_MEMORY_EVENTS_OOM_KILL") or fields.get("INQUEST_MEMORY_OOM_CONTROL_OOM_KILL"):
+        parts.append(f"{kills} OOM kills in its cgroup")
+    if peak := fields.get("INQUEST_MEMORY_PEAK") or fields.get("INQUEST_MEMORY_MAX_USAGE_IN_BYTES"):
+        parts.append(f"memory peak {int(peak) / 2**20:.0f} MiB" if peak.isdecimal() else f"memory peak {peak}")
+    return f"{unit} ended: {', '.join(parts)}"
 
 
 def main(server: str, journal: str = JOURNAL_SOCKET) -> int:
     """Write the record; 0 whatever happens, since a death must not look like a failure of this."""
     signal.alarm(DEADLINE_SECONDS)
     try:
-        message = serialized(record(server, dict(os.environ), own_cgroup()))
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-            sock.sendto(message, journal)
+        fields = record(server, dict(os.environ), own_cgroup())
+        send(fields, journal)
+        if "INQUEST_EXIT_CODE" in fields:  # else the status still says why the main process was not started
+            status(fields["MESSAGE"].partition(" ")[2])
     except Exception as error:  # the unit's own result must stand
         print(f"<4>inquest: remains not recorded: {type(error).__name__}: {error}", file=sys.stderr)
     return 0

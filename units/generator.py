@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.load import SERVERS_DIR, Problem, SpecError, digest_of, parse, read
+from service.journal import JOURNAL_SOCKET, send
+from service.load import SERVERS_DIR, Problem, SpecError, digest_of, parse, read, wants_boot
 from service.spec import valid_name
-from units.quote import escaped_name
+from units.quote import escaped_name, printable
 from units.render import render, render_refusal, unit_name
 
-__all__ = ["Generated", "generate", "generated", "main"]
+__all__ = ["Generated", "complain", "generate", "generated", "main"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +35,16 @@ class Generated:
 def generated(source: Path, *, inquest_python: str = sys.executable) -> Generated:
     """The unit for the spec at `source`; never raises for what stands in the file or for its absence."""
     name = source.name.removesuffix(".toml")
+    unit = unit_name(name if valid_name(name) else escaped_name(name))
+    raw = b""
     try:
         raw = read(source)
         spec = parse(raw, source)
     except SpecError as error:
-        server = name if valid_name(name) else escaped_name(name)
-        unit = unit_name(server)
-        return Generated(unit, render_refusal(server, source, error.problems), enabled=False, problems=error.problems)
+        # One that should start at boot fails at boot, where 'systemctl --failed' shows it.
+        return Generated(unit, render_refusal(unit, source, error.problems), wants_boot(raw), error.problems)
     text = render(spec, source, digest=digest_of(raw), inquest_python=inquest_python)
-    return Generated(unit_name(name), text, enabled=spec.enabled)
+    return Generated(unit, text, enabled=spec.enabled)
 
 
 def generate(target: Path, servers: Path = SERVERS_DIR, *, inquest_python: str = sys.executable) -> tuple[str, ...]:
@@ -64,7 +67,7 @@ def generate(target: Path, servers: Path = SERVERS_DIR, *, inquest_python: str =
 
 
 def _write(target: Path, unit: Generated) -> None:
-    (target / unit.unit).write_text(unit.text, encoding="utf-8", errors="surrogateescape")
+    (target / unit.unit).write_text(unit.text, encoding="utf-8")
     if unit.enabled:
         wants = target / "multi-user.target.wants"
         wants.mkdir(exist_ok=True)
@@ -77,11 +80,19 @@ def main(argv: list[str] | None = None) -> int:
     if not folders:
         print("usage: inquest-generator NORMAL-DIR [EARLY-DIR LATE-DIR] (systemd calls it)", file=sys.stderr)
         return 2
-    servers = Path(os.environ.get("INQUEST_SERVERS", SERVERS_DIR))
-    complaints = generate(Path(folders[0]), servers)
-    for complaint in complaints:
-        print(f"inquest-generator: {complaint}", file=sys.stderr)
+    complain(generate(Path(folders[0]), Path(os.environ.get("INQUEST_SERVERS", SERVERS_DIR))))
     return 0
+
+
+def complain(complaints: tuple[str, ...], journal: str = JOURNAL_SOCKET, kernel_log: str = "/dev/kmsg") -> None:
+    """Log each line where it can be logged now: journald, before it runs the kernel's buffer; and stderr."""
+    for complaint in complaints:
+        print(f"inquest-generator: {printable(complaint)}", file=sys.stderr)
+        try:
+            send({"MESSAGE": complaint, "PRIORITY": "3", "SYSLOG_IDENTIFIER": "inquest-generator"}, journal)
+        except OSError:
+            with suppress(OSError), open(kernel_log, "w", encoding="utf-8") as kmsg:
+                kmsg.write(f"<3>inquest-generator: {printable(complaint)}")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def verify(units: Iterable[Generated]) -> tuple[str, ...] | None:
         paths = []
         for unit in units:
             path = Path(folder) / unit.unit
-            path.write_text(unit.text, encoding="utf-8", errors="surrogateescape")
+            path.write_text(unit.text, encoding="utf-8")
             paths.append(str(path))
         if not paths:
             return ()

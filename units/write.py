@@ -17,7 +17,7 @@ def write(unit: Generated, directory: Path) -> Path:
     path = directory / unit.unit
     descriptor, name = tempfile.mkstemp(prefix=f".{unit.unit}-", dir=directory)
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(unit.text)
             os.fchmod(file.fileno(), 0o644)
         Path(name).replace(path)
