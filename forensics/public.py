@@ -148,8 +148,9 @@ def server_name(unit: str) -> str:
 
 
 def when(realtime_usec: int) -> str:
-    """Microseconds since the epoch as RFC 3339 in UTC."""
-    return (datetime.fromtimestamp(0, UTC) + timedelta(microseconds=realtime_usec)).isoformat().replace("+00:00", "Z")
+    """Microseconds since the epoch as RFC 3339 in UTC, always with six decimals so that texts sort as times do."""
+    stamp = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=realtime_usec)
+    return stamp.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def usec(stamp: datetime) -> int:

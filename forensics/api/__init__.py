@@ -1,0 +1,7 @@
+"""What people and programs read over HTTP. It shows what the store has; it computes no verdict and changes nothing."""
+
+from forensics.api.app import create_app
+from forensics.api.serving import Serving, serve
+from forensics.api.shapes import Health, SourceHealth
+
+__all__ = ["Health", "Serving", "SourceHealth", "create_app", "serve"]
