@@ -164,10 +164,15 @@ class Settings(Table):
     retention: Retention = Retention()
 
     @property
-    def link(self) -> str:
-        """The address under which people reach the API, without a slash at its end."""
+    def local_address(self) -> str:
+        """The API's address on this machine."""
         host = f"[{self.api.host}]" if ":" in self.api.host else self.api.host
-        return (self.alerts.link or f"http://{host}:{self.api.port}").rstrip("/")
+        return f"http://{host}:{self.api.port}"
+
+    @property
+    def link(self) -> str:
+        """The API's address as messages give it, without a slash at its end."""
+        return (self.alerts.link or self.local_address).rstrip("/")
 
 
 def load(path: Path = PATH) -> Settings:

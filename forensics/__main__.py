@@ -1,0 +1,23 @@
+"""The command `inquest`. Exit status: 0 done; 1 it could not be done, as said; 2 the command line or a settings file
+is wrong."""
+
+import sys
+
+from forensics.errors import InquestError, SettingsError
+
+
+def main() -> None:
+    from forensics.cli import build
+
+    try:
+        # The daemon's memory is counted: it does not load what checks specs and renders units.
+        build(lean=sys.argv[1:2] == ["daemon"])()
+    except InquestError as error:
+        sys.stderr.write(f"inquest: {error.message}\n")
+        if error.hint:
+            sys.stderr.write(f"{error.hint}\n")
+        sys.exit(2 if isinstance(error, SettingsError) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Run + timeline + rules → verdict. Pure: the same timeline always gives the same verdict."""
+
+import logging
+from collections.abc import Sequence
+
+from forensics.advice import advise
+from forensics.causality import Ending
+from forensics.events import SpawnFailed, StartLimitHit, Unkillable
+from forensics.fingerprint import digest, signature
+from forensics.model import Family, Finding, NotThis, Phase, RuledOut, Run, Strength, Verdict
+from forensics.phase import became_ready, began_usec, doing, phase
+from forensics.rules import RULES, Rule
+from forensics.timeline import Timeline
+
+log = logging.getLogger(__name__)
+
+NOT_CRASHES = frozenset({"clean-stop"})
+
+
+def classify(run: Run, timeline: Timeline, rules: Sequence[Rule] = RULES) -> Verdict:
+    """The verdict on a run that came to rest.
+
+    All rules are asked. The first confirmed finding in the rules' order decides, else the first likely one, else
+    the cause is `unknown`. A rule that raises costs a note, never the verdict.
+    """
+    ending = Ending(run, timeline)
+    found: list[tuple[Rule, Finding]] = []
+    ruled_out: list[RuledOut] = []
+    notes: list[str] = []
+    for rule in rules:
+        try:
+            answer = rule.match(ending)
+        except Exception as error:
+            log.exception("rule %s failed on run %s", rule.cause, run.invocation_id)
+            notes.append(f"The rule for {rule.cause} failed ({type(error).__name__}) and was not heard.")
+            continue
+        if isinstance(answer, Finding):
+            found.append((rule, answer))
+        elif isinstance(answer, NotThis):
+            ruled_out.append(RuledOut(cause=rule.cause, why=answer.why))
+    chosen = next((pair for pair in found if pair[1].strength is Strength.CONFIRMED), found[0] if found else None)
+    return _verdict(ending, chosen, found, ruled_out, notes)
+
+
+def _verdict(
+    ending: Ending,
+    chosen: tuple[Rule, Finding] | None,
+    found: list[tuple[Rule, Finding]],
+    ruled_out: list[RuledOut],
+    notes: list[str],
+) -> Verdict:
+    cause, family = (chosen[0].cause, chosen[0].family) if chosen else ("unknown", Family.UNKNOWN)
+    finding = chosen[1] if chosen else None
+    evidence = finding.evidence if finding else ending.aftermath(ending.main_exit) if ending.main_exit else ()
+    began = began_usec(ending, evidence)
+    at, ready = phase(ending, began), became_ready(ending)
+    subclass, key = (finding.subclass, finding.key) if finding else ("", ())
+    text = signature(cause, subclass, key)
+    return Verdict(
+        cause=cause,
+        family=family,
+        strength=finding.strength if finding else None,
+        subclass=subclass,
+        summary=_summary(ending, finding, at, ready=ready),
+        phase=at,
+        became_ready=ready,
+        is_crash=cause not in NOT_CRASHES,
+        doing=doing(ending, began),
+        evidence=evidence,
+        ruled_out=tuple(ruled_out),
+        also=tuple(rule.cause for rule, other in found if other is not finding),
+        gaps=tuple(dict.fromkeys(ending.timeline.gaps)),
+        notes=(*(finding.notes if finding else ()), *notes, *_notes(ending, cause)),
+        advice=advise(cause, finding, at, ending),
+        fingerprint=digest(text),
+        signature=text,
+        awaits=finding.awaits if finding else ("kernel", "coredump"),
+    )
+
+
+def _summary(ending: Ending, finding: Finding | None, at: Phase, *, ready: bool) -> str:
+    said = finding.summary if finding else f"It ended ({ending.exit_words}); what led to it is not in the evidence."
+    if finding is not None and at is Phase.SHUTDOWN and ready:
+        return f"{said} It had served well until then: the configuration is not to blame."
+    if at is Phase.BEFORE_LOGGING:
+        return f"{said} The server had not logged a single line."
+    return said
+
+
+def _notes(ending: Ending, cause: str) -> list[str]:
+    notes = []
+    if ending.timeline.first(StartLimitHit):
+        notes.append("The start limit was hit: systemd does not start this unit again by itself.")
+    if ending.timeline.first(Unkillable):
+        notes.append("Processes were still there after SIGKILL: they hang in the kernel, typically in the GPU driver.")
+    hint = ending.timeline.first(SpawnFailed)
+    if hint is not None and cause == "unknown":
+        notes.append(f"systemd's forked child said: {hint.error}")
+    return notes

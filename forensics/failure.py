@@ -1,0 +1,90 @@
+"""What a failure of the server says, in words, and the finding that rests on it. Shared by the rules on failures."""
+
+import re
+
+from forensics.causality import Ending, Failure
+from forensics.events import ChildDied, FatalPythonError, NativeAbort, ServerError, Traceback
+from forensics.model import Evidence, Finding, Role, Strength
+
+_VARIABLE = (
+    (re.compile(r"0x[0-9a-fA-F]+"), "0x…"),
+    (re.compile(r"/[^\s'\":,]*/"), "…/"),
+    (re.compile(r"\d+(?:[.:]\d+)*"), "N"),
+)
+
+
+def said(failure: Failure | None) -> str:
+    """All that a failure says, first cause first: `Type: text` of each exception in its chain."""
+    if isinstance(failure, Traceback):
+        return "\n".join((*failure.chained, f"{failure.exception}: {failure.text}"))
+    if isinstance(failure, NativeAbort):
+        return f"{failure.exception}: {failure.what}"
+    if isinstance(failure, FatalPythonError):
+        return f"Fatal Python error: {failure.error}"
+    if isinstance(failure, ServerError):
+        return dict(failure.values).get("what", failure.record.message)
+    return "" if failure is None else failure.record.message
+
+
+def headline(failure: Failure, limit: int = 200) -> str:
+    """The failure in one line."""
+    if isinstance(failure, Traceback):
+        text = f"{failure.exception}: {failure.text.splitlines()[0] if failure.text else ''}".rstrip(": ")
+    else:
+        text = said(failure).splitlines()[0] if said(failure) else failure.record.message
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def innermost(failure: Failure) -> str:
+    """`file.py in function` of the frame that raised; without line numbers, which move with every release."""
+    if isinstance(failure, Traceback) and failure.frames:
+        frame = failure.frames[-1]
+    elif isinstance(failure, FatalPythonError) and failure.frames:
+        frame = failure.frames[0]
+    else:
+        return ""
+    path, _, function = frame.partition(" in ")
+    return f"{path.rsplit('/', 1)[-1].split(':', 1)[0]} in {function}"
+
+
+def stable(text: str) -> str:
+    """The text without what changes from one death to the next: addresses, folders, numbers."""
+    for pattern, replacement in _VARIABLE:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def who(failure: Failure, ending: Ending) -> str:
+    """Whose failure it is: `scheduler TP0`, `main` …"""
+    role = failure.process if isinstance(failure, Traceback | ServerError | FatalPythonError) else ""
+    pid = failure.record.pid
+    role = role or (ending.run.pids.get(pid, "") if pid is not None else "")
+    tag = failure.tag if isinstance(failure, Traceback | ServerError) else ""
+    return " ".join(filter(None, (role or "a process of the server", tag)))
+
+
+def finding(
+    ending: Ending, failure: Failure, *, summary: str, subclass: str = "", why: str = "", key: tuple[str, ...] = ()
+) -> Finding:
+    """A finding on the failure that began it. Confirmed when systemd's record of the exit is the one that this
+    failure leads to, and the line's writer is known; else its words alone are not enough."""
+    known = failure.record.pid is not None
+    certain = known and ending.explains_exit(failure)
+    default_key = (headline(failure, 120), innermost(failure))
+    return Finding(
+        strength=Strength.CONFIRMED if certain else Strength.LIKELY,
+        summary=summary,
+        subclass=subclass,
+        evidence=(
+            Evidence(role=Role.INITIATING, event=failure, why=why or f"the first failure, of {who(failure, ending)}"),
+            *ending.aftermath(failure),
+        ),
+        key=tuple(stable(part) for part in (key or default_key) if part),
+        awaits=("kernel",) if isinstance(failure, ChildDied) else (),
+        notes=() if known else ("The log does not tell which process wrote which line, so this rests on its words.",),
+    )
+
+
+def search(pattern: re.Pattern[str], failure: Failure | None) -> re.Match[str] | None:
+    """The pattern in what the failure says."""
+    return pattern.search(said(failure)) if failure is not None else None

@@ -1,0 +1,71 @@
+"""configuration-error: refused at start: arguments, option pairs, a missing or unfit model or draft, a port in use.
+
+Signal:      a usage error, or an exception before the server was ready that SGLang raises for what it was told.
+Not this:    imports, libraries, permissions, disk (environment-error); exceptions while serving (python-exception).
+Followed by: exit status 1 or 2 from main; from the scheduler SIGQUIT to main and SGLang's SIGKILL of itself.
+"""
+
+import re
+
+from forensics.causality import Ending
+from forensics.events import Milestone, ServerError, Traceback
+from forensics.failure import finding, headline, search
+from forensics.model import Finding, NotThis
+
+PATTERN = re.compile(
+    r"max_running_request is zero|max_queued_requests is zero|Not enough memory\. Please try to increase"
+    r"|leaves? no (?:GPU memory|room) for the (?:full )?KV|Not enough GPU memory for hybrid|state cache is too small"
+    r"|memory capacity is unbalanced|Unknown speculative algorithm|speculative[_ -](?:eagle_topk|num|draft|algorithm)"
+    r"|[Ss]peculative decoding (?:does not|only|requires)|does not support speculative decoding"
+    r"|only supports topk = 1|must be divisible by|not supported unless|is not compatible with"
+    r"|Repo id must be in the form|is not a local folder|does not appear to have a file named|Unrecognized model"
+    r"|Unrecognized configuration class|Unsupported architectures?|not supported for now\. Supported architectures"
+    r"|SafetensorError|safetensors_rust|HeaderTooLarge|Attempted to load weight|size mismatch for"
+    r"|shapes cannot be multiplied"
+    r"|context_length|hot_token_id|draft.{0,40}(?:mismatch|vocab)|out of resource: shared memory|OutOfResources"
+    r"|No such file or directory: .*(?:config|tokenizer|safetensors)|[Cc]annot find (?:any )?model"
+)
+"""What SGLang, transformers and safetensors say of what they were told to run."""
+
+_REFUSING_TYPES = ("ValueError", "AssertionError", "KeyError", "NotImplementedError", "FileNotFoundError",
+                   "AttributeError", "OSError", "SafetensorError", "OutOfResources")  # fmt: skip
+"""Types that say, before the server was ever ready, that something given to it does not fit."""
+
+_SHAPES = re.compile(r"shapes cannot be multiplied|Sizes of tensors must match|size mismatch|must match the size")
+
+
+def match(ending: Ending) -> Finding | NotThis | None:
+    failure = ending.failure
+    if failure is None:
+        return None
+    if isinstance(failure, ServerError) and failure.name == "usage-error":
+        return finding(
+            ending,
+            failure,
+            summary=f"The command line was refused: {dict(failure.values).get('what', '')}",
+            subclass="usage",
+        )
+    if isinstance(failure, ServerError) and failure.name == "address-in-use":
+        return finding(
+            ending,
+            failure,
+            summary="The server's port was taken by another process; SGLang noticed only after loading the model.",
+            subclass="address-in-use",
+            key=("address-in-use",),
+        )
+    if not isinstance(failure, Traceback) or _was_ready(ending, failure.usec):
+        return None
+    kind = failure.exception.rsplit(".", 1)[-1]
+    known = search(PATTERN, failure)
+    if known is None and kind not in _REFUSING_TYPES and not (kind == "RuntimeError" and search(_SHAPES, failure)):
+        return NotThis(why="no refusal of the configuration in the failure that began it")
+    return finding(
+        ending,
+        failure,
+        summary=f"SGLang refused the configuration at start: {headline(failure)}.",
+        subclass=re.sub(r"[^a-z0-9]+", "-", (known[0] if known else kind).lower()).strip("-")[:50],
+    )
+
+
+def _was_ready(ending: Ending, usec: int) -> bool:
+    return any(m.name == "ready" and m.usec <= usec for m in ending.timeline.all(Milestone))

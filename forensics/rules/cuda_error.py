@@ -1,0 +1,51 @@
+"""cuda-error: a CUDA call or kernel failed: illegal access, device assert, launch failure, no kernel image, cuBLAS …
+
+Signal:      `CUDA error: …`, `CUBLAS_STATUS_…`, a device-side assertion, in the failure that began it.
+Not this:    an error that the server outlived; out of memory; a hardware Xid; the words in a user's prompt.
+Followed by: the same error from every later call and the NCCL watchdog; Xid 13, 31 or 43; SIGABRT; self-SIGKILL.
+"""
+
+import re
+from dataclasses import replace
+
+from forensics.causality import Ending
+from forensics.events import ServerError, Xid
+from forensics.failure import finding, search
+from forensics.model import Evidence, Finding, NotThis, Role
+
+PATTERN = re.compile(
+    r"(?:CUDA|HIP)(?: driver)? error: (?P<error>[^\n.;]{1,160})"
+    r"|(?P<status>CU(?:BLAS|SOLVER|SPARSE|FFT|DNN)_STATUS_\w+)"
+    r"|(?P<enum>cudaError[A-Z]\w+)"
+    r"|(?P<driver>CUDA driver version is insufficient|NVIDIA driver on your system is too old)"
+    r"|Triton Error \[CUDA\]: (?P<triton>[^\n]{1,120})"
+)
+
+
+def match(ending: Ending) -> Finding | NotThis | None:
+    failure = ending.failure
+    if failure is None:
+        return None
+    found = search(PATTERN, failure)
+    asserted = next((e for e in ending.failures if isinstance(e, ServerError) and e.name == "device-assert"), None)
+    if found is None and asserted is None:
+        return NotThis(why="no CUDA error in the failure that began it")
+    if found is not None:
+        name = next(text for text in found.groupdict().values() if text).strip()
+    else:
+        name = "device-side assert triggered"
+    xids = [xid for xid in ending.timeline.all(Xid) if ending.run.owns_pid(xid.xid_pid)]
+    initiating = failure if found is not None else asserted
+    assert initiating is not None
+    result = finding(
+        ending,
+        initiating,
+        summary=f"CUDA error: {name}. CUDA reports it at a later call, so the line that raised is often not the kernel "
+        "that failed.",
+        subclass=re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60],
+        key=("cuda-error", name),
+    )
+    extra = [Evidence(role=Role.CONTEXT, event=xid, why="the driver's record of it") for xid in xids[:2]]
+    if asserted is not None and asserted is not initiating:
+        extra.insert(0, Evidence(role=Role.CONTEXT, event=asserted, why="the assertion that failed on the device"))
+    return replace(result, evidence=(result.evidence[0], *extra, *result.evidence[1:]))

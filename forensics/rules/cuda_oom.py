@@ -1,0 +1,66 @@
+"""cuda-oom: an allocation of GPU memory failed: weights, KV pool, graph capture, or at run time.
+
+Signal:      torch's `CUDA out of memory. Tried to allocate …` and its kin, in the failure that began it.
+Not this:    KV-pool exhaustion, request slots, `increase --mem-fraction-static`, Triton's OutOfResources; host OOM.
+Followed by: `Capture cuda graph failed` (its hints are not evidence), SIGQUIT to main, SGLang's SIGKILL of itself.
+"""
+
+import re
+
+from forensics.causality import Ending
+from forensics.events import Milestone
+from forensics.failure import finding, search
+from forensics.model import Finding, NotThis
+
+PATTERN = re.compile(
+    r"(?:(?:CUDA|HIP) out of memory|OutOfMemoryError: Out of memory)\. Tried to allocate (?P<tried>[\d.]+ \w+)"
+    r"|(?:CUDA|HIP)(?: driver)? error: out of memory|Triton Error \[CUDA\]: out of memory"
+    r"|CUBLAS_STATUS_ALLOC_FAILED|Cuda failure (?:2 )?'out of memory'|cudaMalloc failed: out of memory"
+    r"|cudaErrorMemoryAllocation|Lack of device memory"
+)
+_FIGURES = re.compile(
+    r"GPU (?P<gpu>\d+) has a total capacity of (?P<total>[\d.]+ \w+) of which (?P<free>[\d.]+ \w+) is free"
+)
+_OTHERS = re.compile(r"Process (?P<pid>\d+) has (?P<held>[\d.]+ \w+) memory in use")
+
+
+def match(ending: Ending) -> Finding | NotThis | None:
+    found = search(PATTERN, ending.failure)
+    if found is None or ending.failure is None:
+        return (
+            NotThis(why="no failed allocation of GPU memory in the failure that began it") if ending.failure else None
+        )
+    text = found.string
+    tried = found["tried"]
+    figures, other = _FIGURES.search(text), _OTHERS.search(text)
+    where = _where(ending, ending.failure.usec)
+    words = [f"GPU memory ran out {where}"]
+    if tried:
+        words.append(f": {tried} more were asked for")
+    if figures:
+        words.append(f", {figures['free']} of {figures['total']} were free on GPU {figures['gpu']}")
+    if other:
+        words.append(f"; process {other['pid']}, which torch does not count as this one, held {other['held']}")
+    subclass = {"while loading weights": "weights", "while graphs were captured": "graph-capture"}.get(where, "")
+    return finding(
+        ending,
+        ending.failure,
+        summary="".join(words) + ".",
+        subclass=subclass or ("startup" if "start" in where else "runtime"),
+        key=("cuda-oom", subclass or where),
+    )
+
+
+def _where(ending: Ending, usec: int) -> str:
+    """The step of the start that was under way, as SGLang's own lines tell."""
+    passed = [milestone.name for milestone in ending.timeline.all(Milestone) if milestone.usec <= usec]
+    if "ready" in passed:
+        return "while serving"
+    last = passed[-1] if passed else ""
+    steps = {
+        "load-weight-begin": "while loading weights",
+        "load-weight-end": "as the KV cache was allocated",
+        "graph-capture-begin": "while graphs were captured",
+        "uvicorn-running": "in the warm-up",
+    }
+    return steps.get(last, "during the start")

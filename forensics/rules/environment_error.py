@@ -1,0 +1,39 @@
+"""environment-error: the machine or the Python environment does not fit: imports, versions, libraries, rights, disk.
+
+Signal:      ImportError and kin, `undefined symbol`, a driver or library mismatch, no space, no permission, no threads.
+Not this:    `Ignore import error when loading …`, which every start prints; model files that are missing.
+Followed by: exit status 1, or from the scheduler SIGQUIT to main and SGLang's SIGKILL of itself.
+"""
+
+import re
+
+from forensics.causality import Ending
+from forensics.failure import finding, headline, search
+from forensics.model import Finding, NotThis
+
+PATTERN = re.compile(
+    r"^(?:[\w.]+\.)?(?:ImportError|ModuleNotFoundError|PermissionError|MemoryError|PackageNotFoundError)\b"
+    r"|undefined symbol|cannot open shared object file|DLL load failed|GLIBC(?:XX)?_[\d.]+' not found"
+    r"|Driver/library version mismatch|Error 80[23]: |system not yet initialized|unsupported display driver"
+    r"|Found no NVIDIA driver|No CUDA GPUs are available|No accelerator \(CUDA|no CUDA-capable device"
+    r"|Unexpected error from cudaGetDeviceCount|No space left on device|\[Errno (?:12|13|24|28)\]|Read-only file system"
+    r"|Resource temporarily unavailable|can't start new thread|pthread_create failed|can't allocate memory"
+    r"|less than the minimum required version|version .{0,40} is (?:not supported|too old|required)|Too many open files"
+    r"|failed to extend /dev/shm|Bus error",
+    re.MULTILINE,
+)
+
+
+def match(ending: Ending) -> Finding | NotThis | None:
+    failure = ending.failure
+    if failure is None:
+        return None
+    found = search(PATTERN, failure)
+    if found is None:
+        return NotThis(why="no sign of a broken environment in the failure that began it")
+    return finding(
+        ending,
+        failure,
+        summary=f"The environment does not fit: {headline(failure)}.",
+        subclass=re.sub(r"[^a-z0-9]+", "-", found[0].lower()).strip("-")[:50],
+    )

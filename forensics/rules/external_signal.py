@@ -1,0 +1,117 @@
+"""external-signal: a signal from neither systemd's stop, the kernel's OOM killer nor SGLang itself ended it.
+
+Signal:      PID 1's `Sent signal … on client request`; a traced `signal_generate`; or a death by a signal that
+             nothing else explains, with the OOM killer excluded.
+Not this:    SIGKILL that SGLang announced (`kill_process_tree called`) or that follows a failed child; stop jobs.
+Followed by: for a child `crashed with exit code -9`, EOFError, SGLang's SIGKILL of itself; for main nothing at all.
+"""
+
+from forensics.causality import SIGNALS, Ending, is_echo
+from forensics.events import ClientKill, Event, SignalSent
+from forensics.model import Evidence, Finding, NotThis, Role, Strength
+
+_ENDING = ("SIGKILL", "SIGTERM", "SIGINT", "SIGQUIT", "SIGABRT", "SIGHUP", "SIGSEGV")
+
+
+def match(ending: Ending) -> Finding | NotThis | None:
+    if ending.failure is not None and not _is_stop_signal(ending):
+        return NotThis(why=f"the server failed by itself first: {ending.failure.record.message[:120]}")
+    if client := next((e for e in ending.timeline.all(ClientKill) if e.signal in _ENDING), None):
+        return _by_client(ending, client)
+    if ending.stop is not None:
+        return None
+    if sent := _traced(ending):
+        return _by_tracer(ending, sent)
+    return _by_elimination(ending)
+
+
+def _is_stop_signal(ending: Ending) -> bool:
+    return any(e.signal in _ENDING and e.usec <= (ending.failure or e).usec for e in ending.timeline.all(ClientKill))
+
+
+def _by_client(ending: Ending, kill: ClientKill) -> Finding:
+    whom = f"{kill.comm} [{kill.target_pid}]" if kill.target_pid else "the unit's processes"
+    return Finding(
+        strength=Strength.CONFIRMED,
+        summary=f"Somebody sent {kill.signal} to {whom} through systemd (`systemctl kill`).",
+        subclass="systemctl-kill",
+        evidence=(
+            Evidence(role=Role.INITIATING, event=kill, why="systemd sent the signal on a client's request"),
+            *ending.aftermath(kill),
+        ),
+        key=("systemctl-kill", kill.signal),
+    )
+
+
+def _traced(ending: Ending) -> SignalSent | None:
+    """The first deadly signal to a process of ours from outside the run."""
+    for sent in ending.timeline.all(SignalSent):
+        if sent.from_kernel or sent.sender_pid == 1 or ending.run.owns_pid(sent.sender_pid):
+            continue
+        if ending.run.owns_pid(sent.target_pid) and SIGNALS.get(sent.signal) in _ENDING:
+            return sent
+    return None
+
+
+def _by_tracer(ending: Ending, sent: SignalSent) -> Finding:
+    name = SIGNALS.get(sent.signal, str(sent.signal))
+    victim = "main" if sent.target_pid == ending.run.main_pid else "child"
+    detail = f", {sent.sender_detail}" if sent.sender_detail else ""
+    return Finding(
+        strength=Strength.CONFIRMED,
+        summary=f"{name} to {sent.target_comm} [{sent.target_pid}] "
+        f"by pid {sent.sender_pid} ({sent.sender_comm}{detail}).",
+        subclass=f"{name.lower()}-{victim}",
+        evidence=(
+            Evidence(role=Role.INITIATING, event=sent, why="the kernel's own record of the signal"),
+            *ending.aftermath(sent),
+        ),
+        key=(name, victim),
+    )
+
+
+def _by_elimination(ending: Ending) -> Finding | NotThis | None:
+    run = ending.run
+    if ending.timeline.gaps and any(gap.source in ("server", "systemd") for gap in ending.timeline.gaps):
+        return None
+    if not ending.no_oom:
+        return None
+    sign, name, victim = _sign(ending)
+    if name is None:
+        if run.exit_code == "killed" and run.exit_status == 9 and ending.self_kill:
+            return NotThis(why="SGLang announced that it kills itself: " + ending.self_kill.record.message[:120])
+        return None
+    evidence = (Evidence(role=Role.INITIATING, event=sign, why="the only trace that it left"),) if sign else ()
+    return Finding(
+        strength=Strength.LIKELY,
+        summary=f"{name} from outside ended the {victim} process: systemd did not send it, the OOM killer was not at "
+        "work, and SGLang neither failed before nor announced a kill of its own. Who sent it is not recorded.",
+        subclass=f"{name.lower()}-{victim}",
+        evidence=(*evidence, *(ending.aftermath(sign) if sign else ())),
+        key=(name, victim),
+        awaits=("kernel", "coredump"),
+    )
+
+
+def _sign(ending: Ending) -> tuple[Event | None, str | None, str]:
+    """The trace that the signal left, its name, and whom it hit: a child (main tells), or main itself."""
+    run = ending.run
+    died = ending.child_died
+    if died is not None and died.exit_code is not None:
+        name = SIGNALS.get(-died.exit_code) if died.exit_code < 0 else None
+        return died, name if name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGQUIT", "SIGHUP") else None, "child"
+    if ending.sigquit is not None and ending.sigquit.name == "sigquit-received" and ending.echo is None:
+        return ending.sigquit, "SIGQUIT", "main"
+    if ending.echo is not None and is_echo(ending.echo) and ending.core_dump is None and ending.segfault is None:
+        # Main lost a child that said nothing and left no core: only a signal without a core does that.
+        covered = ending.timeline.covers("coredump") and not ending.self_kill
+        return ending.echo, "SIGKILL" if covered else None, "child"
+    if ending.sigquit is not None or ending.self_kill is not None:
+        return None, None, ""
+    if run.exit_code == "killed" and run.exit_status in (1, 2, 9, 13, 15):
+        return ending.main_exit or ending.sigterm, SIGNALS[run.exit_status], "main"
+    if ending.interrupted is not None:
+        return ending.interrupted, "SIGINT", "main"
+    if ending.sigterm is not None and run.result in ("success", "exit-code", None):
+        return ending.sigterm, "SIGTERM", "main"
+    return None, None, ""

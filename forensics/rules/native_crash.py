@@ -1,0 +1,70 @@
+"""native-crash: SIGSEGV, SIGABRT, SIGBUS, SIGILL … of a process of ours, raised by its own code.
+
+Signal:      PID 1's `code=dumped` or `killed` by such a signal, a core dump, the kernel's segfault line, faulthandler.
+Not this:    systemd's SIGABRT to all (watchdog, abort at a stop); an abort that carries a CUDA or NCCL error.
+Followed by: for a child `crashed with exit code -11`, EOFError, SIGQUIT to main, SGLang's SIGKILL of itself.
+"""
+
+from forensics.causality import NATIVE_SIGNALS, Ending
+from forensics.events import ChildDied, Event, FatalPythonError, NativeAbort, ServerError
+from forensics.failure import innermost, said, stable
+from forensics.model import Evidence, Finding, NotThis, Role, Strength
+
+
+def match(ending: Ending) -> Finding | NotThis | None:
+    failure = ending.failure
+    told = failure if isinstance(failure, FatalPythonError | NativeAbort) else _glibc(failure)
+    if failure is not None and told is None:
+        return None  # A Python exception came first; whatever aborted later is its cascade.
+    witnesses: list[tuple[Event, str]] = []
+    signal, victim = _signal(ending)
+    if ending.core_dump is not None:
+        witnesses.append((ending.core_dump, "systemd-coredump caught it"))
+    if ending.segfault is not None:
+        witnesses.append((ending.segfault, "the kernel's record of the fault"))
+    if signal is None and not witnesses and told is None:
+        covered = ending.timeline.covers("kernel") and ending.timeline.covers("coredump")
+        return NotThis(why="no core dump, no fault in the kernel log, no death by such a signal") if covered else None
+    if told is not None:
+        witnesses.insert(0, (told, "what the process said as it died"))
+    exit_event = ending.main_exit if victim == "main" else ending.child_died
+    if exit_event is not None:
+        witnesses.append((exit_event, "how it ended"))
+    name = NATIVE_SIGNALS.get(signal or 0, "a fatal signal")
+    certain = any(
+        not isinstance(event, FatalPythonError | NativeAbort | ServerError | ChildDied) for event, _ in witnesses
+    )
+    first, why = witnesses[0]
+    words = f": {said(told).splitlines()[0][:160]}" if told is not None and said(told) else ""
+    place = innermost(told) if told is not None else ""
+    return Finding(
+        strength=Strength.CONFIRMED
+        if certain or (told is not None and ending.explains_exit(told))
+        else Strength.LIKELY,
+        summary=f"The {victim} process crashed in native code by {name}{words}{f' ({place})' if place else ''}.",
+        subclass=f"{name.lower()}-{victim}" if signal else victim,
+        evidence=(
+            Evidence(role=Role.INITIATING, event=first, why=why),
+            *(Evidence(role=Role.INITIATING, event=event, why=said_why) for event, said_why in witnesses[1:]),
+            *(entry for entry in ending.aftermath(first) if entry.event not in [event for event, _ in witnesses]),
+        ),
+        key=(name, victim, stable(place or words)),
+    )
+
+
+def _glibc(failure: object) -> ServerError | None:
+    named = isinstance(failure, ServerError) and failure.name in ("glibc-abort", "c-assert", "llvm-error")
+    return failure if named and isinstance(failure, ServerError) else None
+
+
+def _signal(ending: Ending) -> tuple[int | None, str]:
+    """The signal and whose death it was: main's by systemd's record, a child's by main's or the dump's."""
+    run, died = ending.run, ending.child_died
+    if run.exit_code in ("killed", "dumped") and run.exit_status in NATIVE_SIGNALS:
+        return run.exit_status, "main"
+    if died is not None and died.exit_code is not None and -died.exit_code in NATIVE_SIGNALS:
+        return -died.exit_code, run.pids.get(died.child_pid or 0, "") or "child"
+    if ending.core_dump is not None:
+        pid = ending.core_dump.coredump_pid
+        return ending.core_dump.signal, "main" if pid == run.main_pid else run.pids.get(pid, "") or "child"
+    return (11 if ending.segfault is not None else None), "child"

@@ -1,0 +1,26 @@
+"""python-exception: an exception that nobody caught ended a process of the server.
+
+Signal:      the traceback of the first process that failed, and an exit that follows from it.
+Not this:    tracebacks that were handled or outlived; EOFError and broken pipes of those that lost a peer;
+             KeyboardInterrupt and SystemExit at a stop; `Traceback` in a user's prompt.
+Followed by: SIGQUIT to main, `kill_process_tree called`, status=9/KILL of main whatever the cause; or exit status 1.
+"""
+
+from forensics.causality import Ending
+from forensics.events import Traceback
+from forensics.failure import finding, headline, innermost, who
+from forensics.model import Finding, NotThis
+
+
+def match(ending: Ending) -> Finding | NotThis | None:
+    failure = ending.failure
+    if not isinstance(failure, Traceback):
+        covered = ending.timeline.covers("server")
+        return NotThis(why="no exception in the server's log that it did not outlive") if covered else None
+    place = innermost(failure)
+    return finding(
+        ending,
+        failure,
+        summary=f"An exception ended the {who(failure, ending)}: {headline(failure)}{f' ({place})' if place else ''}.",
+        subclass=failure.exception.rsplit(".", 1)[-1].lower(),
+    )

@@ -1,0 +1,49 @@
+"""unexplained-kill: a process was killed, and the evidence that would say by whom is missing.
+
+Signal:      death by SIGKILL (of main, or of a child as main tells it) with nothing decisive, and a source unread.
+Not this:    a kill that the sources, all read, leave only an outsider for: that is external-signal.
+Followed by: whatever the kill's cascade is; nothing here tells kernel, operator and container runtime apart.
+"""
+
+from forensics.causality import SIGNALS, Ending
+from forensics.events import Event
+from forensics.model import Evidence, Finding, NotThis, Role, Strength
+
+
+def match(ending: Ending) -> Finding | NotThis | None:
+    run = ending.run
+    if ending.failure is not None or ending.stop is not None:
+        return None
+    sign: Event | None = None
+    died = ending.child_died
+    if died is not None and died.exit_code is not None and died.exit_code < 0:
+        sign, name, victim = died, SIGNALS.get(-died.exit_code, f"signal {-died.exit_code}"), "child"
+    elif ending.echo is not None:
+        sign, name, victim = ending.echo, "an unknown end", "child"
+    elif run.exit_code in ("killed", "dumped"):
+        sign, name, victim = ending.main_exit, SIGNALS.get(run.exit_status or 0, f"signal {run.exit_status}"), "main"
+    else:
+        return None
+    missing = _missing(ending)
+    return Finding(
+        strength=Strength.LIKELY,
+        summary=f"A {victim} process was ended by {name}; by whom cannot be told: {missing}.",
+        subclass=victim,
+        evidence=(
+            (Evidence(role=Role.INITIATING, event=sign, why="the only trace that it left"), *ending.aftermath(sign))
+            if sign
+            else ()
+        ),
+        key=(name, victim),
+        awaits=("kernel", "coredump"),
+    )
+
+
+def _missing(ending: Ending) -> str:
+    said = []
+    if not ending.no_oom:
+        said.append(f"an OOM kill is not excluded ({ending.timeline.why_not_covered('kernel')})")
+    said += [f"{gap.source}: {gap.reason}" for gap in ending.timeline.gaps if gap.source in ("server", "systemd")]
+    if not said:
+        said.append("no source names a sender")
+    return "; ".join(dict.fromkeys(said))

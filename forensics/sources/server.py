@@ -1,0 +1,323 @@
+"""The server's own lines → facts. Lines can quote a user's prompt: what stands here is what the server printed.
+
+Several processes write in turn into one stream, so lines are assembled by the process that wrote them (`_PID`, which
+journald takes from the kernel) and by shape. Saved plain text has no `_PID`: there shape alone decides.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from forensics.entry import Entry
+from forensics.events import (
+    Batch,
+    ChildDied,
+    Event,
+    FatalPythonError,
+    Milestone,
+    NativeAbort,
+    PreflightRefused,
+    Record,
+    ServerArgs,
+    ServerError,
+    ServerSignal,
+    Traceback,
+)
+from forensics.redact import redact
+from forensics.sources import sglang_lines as lines
+from forensics.sources.tracebacks import (
+    FATAL,
+    STRAY_HEADER,
+    TERMINATE,
+    TRACEBACK,
+    parse_fatal_frames,
+    parse_traceback,
+    parse_what,
+)
+
+SOURCE = "server"
+_MAX_BLOCK_LINES = 600
+_MAX_ARG_CHARS = 400
+_GLUED = re.compile(r"refleaks\.html(?=\[\d{4}-)")
+_PREFLIGHT = re.compile(r"inquest: preflight refused: (?P<check>[\w-]+): (?P<reason>.*)")
+_BORING = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[^]]*\] (?:INFO: +\S+:\d+ - \"|Ignore import error)| - leaked ")
+_BATCH_LINE = re.compile(r"\[\d{4}-[^]]*\] (?:Prefill|Decode) batch")
+
+
+def interesting(message: str) -> bool:
+    """The cheap gate of the live reader: False only for lines that no row below could ever need.
+
+    Access lines and batch lines are nearly all that a healthy server writes.
+    """
+    return not (_BATCH_LINE.match(message) or _BORING.match(message))
+
+
+def is_batch(message: str) -> bool:
+    """A batch line: worth keeping the last of, not worth parsing each."""
+    return _BATCH_LINE.match(message) is not None
+
+
+def parse_figures(text: str) -> tuple[tuple[str, str], ...]:
+    """`#running-req: 1, token usage: 0.20, …` → (("running-req", "1"), …), tolerant of every version's commas."""
+    pairs = (part.split(": ", 1) for part in text.strip().rstrip(",").split(", "))
+    return tuple((pair[0].strip().lstrip("#"), pair[1].strip()) for pair in pairs if len(pair) == 2)
+
+
+def parse_server_args(text: str) -> tuple[tuple[str, str], ...]:
+    """`ServerArgs(a='x', b=1)` or `{'a': 'x', 'b': 1}` → name and value as printed; commas inside values survive."""
+    body = text[text.find("(") + 1 :] if text.startswith("ServerArgs(") else text[1:]
+    pairs: list[tuple[str, str]] = []
+    for part in _split_top_level(body.rstrip().rstrip(")}")):
+        name, _, value = part.partition("=" if text.startswith("ServerArgs(") else ":")
+        name = name.strip().strip("'\"")
+        if name and "key" in name.rsplit("_", 1)[-1] and value.strip() not in ("None", ""):
+            value = "'<redacted>'"
+        if name:
+            pairs.append((name, redact(value.strip())[:_MAX_ARG_CHARS]))
+    return tuple(pairs)
+
+
+def _split_top_level(text: str) -> Iterator[str]:
+    depth, quote, start, escaped = 0, "", 0, False
+    for index, char in enumerate(text):
+        if quote:
+            if escaped:
+                escaped = False
+            elif char == "\\":
+                escaped = True
+            elif char == quote:
+                quote = ""
+        elif char in "'\"":
+            quote = char
+        elif char in "([{":
+            depth += 1
+        elif char in ")]}":
+            depth -= 1
+        elif char == "," and depth <= 0:
+            yield text[start:index]
+            start = index + 1
+    yield text[start:]
+
+
+@dataclass(slots=True)
+class _Block:
+    """Lines of one process that belong together and are not complete yet."""
+
+    kind: str
+    header: str
+    tag: str
+    entries: list[Entry]
+    texts: list[str]
+
+
+@dataclass(slots=True)
+class ServerLog:
+    """The stream of one run. Feed it each entry of the server in order; it gives facts as they become whole.
+
+    `role_of` names the writer's role where the journal's trusted fields told it (pid → role).
+    """
+
+    role_of: dict[int, str] = field(default_factory=dict)
+    _blocks: dict[int | None, _Block] = field(default_factory=dict)
+    _stray: dict[int | None, str] = field(default_factory=dict)
+
+    @property
+    def idle(self) -> bool:
+        """No block is open: nothing would be lost if the process ended here and resumed after this entry."""
+        return not self._blocks
+
+    def feed(self, entry: Entry) -> list[Event]:
+        message = entry.message
+        if "\x1b" in message:
+            message = lines.ANSI.sub("", message)
+        if "\r" in message:
+            message = message.rstrip("\r").rsplit("\r", 1)[-1]
+        if "refleaks" in message and (glued := _GLUED.search(message)):
+            message = message[glued.end() :]
+        pid = entry.pid
+        if prefixed := lines.PREFIX.match(message):
+            events = self.flush(pid)
+            events.extend(self._record(entry, pid, prefixed["tag"].strip(), prefixed["text"]))
+            return events
+        return self._bare(entry, pid, message)
+
+    def flush(self, pid: int | None) -> list[Event]:
+        """Close this process's open block, if any."""
+        block = self._blocks.pop(pid, None)
+        return self._close(block) if block else []
+
+    def flush_older(self, monotonic_usec: int) -> list[Event]:
+        """Close every block whose last line is older than this stamp."""
+        old = [pid for pid, block in self._blocks.items() if block.entries[-1].monotonic_usec < monotonic_usec]
+        return [event for pid in old for event in self.flush(pid)]
+
+    def flush_all(self) -> list[Event]:
+        """The run is over: close everything."""
+        return [event for pid in list(self._blocks) for event in self.flush(pid)]
+
+    # --- one line -----------------------------------------------------------------------------------------
+
+    def _record(self, entry: Entry, pid: int | None, tag: str, text: str) -> list[Event]:
+        """A line with SGLang's prefix: a record of its own."""
+        self._stray.pop(pid, None)
+        if text.startswith(lines.USER_CONTENT):
+            self._open(pid, "content", "", tag, entry, text)
+            return []
+        if TRACEBACK in text:
+            self._open(pid, "traceback", text.split(TRACEBACK, 1)[0].rstrip(": "), tag, entry, TRACEBACK)
+            return []
+        if text.startswith("server_args="):
+            return [ServerArgs(record=_note(entry, "server_args=…"), args=parse_server_args(text[12:]))]
+        if batch := lines.BATCH.match(text):
+            return [_batch(entry, batch)]
+        for row in lines.MILESTONES:
+            if match := row.pattern.match(text):
+                return [Milestone(record=_note(entry), name=row.name, tag=tag, values=_values(match))]
+        for row in lines.SIGNALS:
+            if match := row.pattern.match(text):
+                return [ServerSignal(record=_note(entry), name=row.name, values=_values(match))]
+        return self._loose(entry, pid, tag, text)
+
+    def _bare(self, entry: Entry, pid: int | None, text: str) -> list[Event]:
+        """A line without prefix: part of an open block, the start of one, or a line of a library."""
+        block = self._blocks.get(pid)
+        if block and block.kind == "content":
+            return []
+        opened = self._opens(text)
+        if block and not (opened and self._ends(block, opened)):
+            if len(block.texts) < _MAX_BLOCK_LINES:
+                block.entries.append(entry)
+                block.texts.append(text)
+            return []
+        events = self._close(self._blocks.pop(pid)) if block else []
+        if opened:
+            kind, header = opened
+            self._open(pid, kind, header or self._stray.pop(pid, ""), "", entry, text)
+            return events
+        if STRAY_HEADER.match(text):
+            self._stray[pid] = text.rstrip(":")
+        if refused := _PREFLIGHT.match(text):
+            events.append(PreflightRefused(record=_note(entry), check=refused["check"], reason=refused["reason"]))
+            return events
+        events.extend(self._loose(entry, pid, "", text))
+        return events
+
+    def _loose(self, entry: Entry, pid: int | None, tag: str, text: str) -> list[Event]:
+        """Lines that say something on their own, wherever they stand."""
+        if fatal := FATAL.match(text):
+            self._open(pid, "fatal", fatal["error"], tag, entry, text)
+            return []
+        for row in lines.CHILD_DEATHS:
+            if match := row.pattern.match(text):
+                return [_child_died(entry, match)]
+        role = self.role_of.get(pid or 0, "")
+        for row in lines.ERRORS:
+            if match := row.pattern.search(text):
+                values = _values(match)
+                return [ServerError(record=_note(entry), name=row.name, process=role, tag=tag, values=values)]
+        return []
+
+    @staticmethod
+    def _opens(text: str) -> tuple[str, str] | None:
+        """The kind of block that this line begins, and its header."""
+        if TRACEBACK in text:
+            return "traceback", text.split(TRACEBACK, 1)[0].strip(" +|:").removesuffix("Exception Group").rstrip(": ")
+        if fatal := FATAL.match(text):
+            return "fatal", fatal["error"]
+        if TERMINATE.match(text):
+            return "abort", ""
+        return None
+
+    @staticmethod
+    def _ends(block: _Block, opened: tuple[str, str]) -> bool:
+        """Whether a line that could open a block ends the open one; a chained traceback continues it."""
+        if block.kind == "traceback" and opened[0] == "traceback":
+            last = next((text.strip() for text in reversed(block.texts) if text.strip()), "")
+            return not last.endswith("exception occurred:") and not last.endswith("following exception:")
+        return True
+
+    def _open(self, pid: int | None, kind: str, header: str, tag: str, entry: Entry, text: str) -> None:
+        self._blocks[pid] = _Block(kind, header, tag, [entry], [text])
+
+    # --- a whole block ------------------------------------------------------------------------------------
+
+    def _close(self, block: _Block) -> list[Event]:
+        role = self.role_of.get(block.entries[0].pid or 0, "")
+        if block.kind == "traceback":
+            return self._close_traceback(block, role)
+        if block.kind == "fatal":
+            frames = parse_fatal_frames(block.texts)
+            return [
+                FatalPythonError(record=_note(block.entries[0]), error=block.header, process=role, frames=frames),
+                *self._embedded(block),
+            ]
+        if block.kind == "abort":
+            match = TERMINATE.match(block.texts[0])
+            what = redact(parse_what(block.texts))
+            at = next((i for i, text in enumerate(block.texts) if "what():" in text), 0)
+            return [
+                NativeAbort(record=_note(block.entries[at]), exception=match["type"] if match else "", what=what),
+                *self._embedded(block),
+            ]
+        return []
+
+    def _embedded(self, block: _Block) -> list[Event]:
+        """Single lines of other kinds that stood among the block's lines (asserts, NCCL's watchdog …)."""
+        events: list[Event] = []
+        for entry, text in zip(block.entries[1:], block.texts[1:], strict=True):
+            for row in lines.ERRORS:
+                if match := row.pattern.search(text):
+                    events.append(
+                        ServerError(
+                            record=_note(entry), name=row.name, process="", tag=block.tag, values=_values(match)
+                        )
+                    )
+                    break
+        return events
+
+    def _close_traceback(self, block: _Block, role: str) -> list[Event]:
+        parsed = parse_traceback(block.texts)
+        if parsed is None:
+            return []
+        said = next((said for header, said in lines.TRACEBACK_HEADERS if block.header.startswith(header)), "")
+        decisive = block.entries[parsed.exception_line]
+        message = redact(f"{parsed.exception}: {parsed.text}".rstrip(": "))
+        traceback = Traceback(
+            record=_note(decisive, message),
+            header=redact(block.header)[:200],
+            process=said or role,
+            tag=block.tag,
+            exception=parsed.exception,
+            text=redact(parsed.text)[:2000],
+            frames=parsed.frames,
+            chained=tuple(redact(cause)[:500] for cause in parsed.chained),
+        )
+        events: list[Event] = [traceback]
+        for row in lines.CHILD_DEATHS:
+            if match := row.pattern.match(f"{parsed.exception}: {parsed.text}"):
+                events.append(_child_died(decisive, match))
+                break
+        return events
+
+
+def _note(entry: Entry, message: str | None = None) -> Record:
+    return entry.record(SOURCE, redact(entry.message) if message is None else message)
+
+
+def _values(match: re.Match[str]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, redact(value.strip())) for name, value in match.groupdict().items() if value is not None)
+
+
+def _batch(entry: Entry, match: re.Match[str]) -> Batch:
+    return Batch(record=_note(entry), phase=match["phase"].lower(), values=parse_figures(match["figures"]))
+
+
+def _child_died(entry: Entry, match: re.Match[str]) -> ChildDied:
+    groups = match.groupdict()
+    pid, code = groups.get("pid"), groups.get("exit_code")
+    return ChildDied(
+        record=_note(entry),
+        child=groups.get("child") or "scheduler",
+        child_pid=int(pid) if pid else None,
+        exit_code=int(code) if code else None,
+    )

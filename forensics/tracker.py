@@ -1,0 +1,420 @@
+"""Entries in journal order → runs. Holds what is known of each open run until it comes to rest, and a while after.
+
+Everything here can be saved at a checkpoint (`RunRecord`) and taken up again, so that a killed daemon loses nothing.
+"""
+
+import signal
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from hashlib import sha256
+
+from forensics.entry import Entry, Lines
+from forensics.events import (
+    BootEnded,
+    CoreDump,
+    Event,
+    Gap,
+    HostShutdown,
+    LogStats,
+    Milestone,
+    ProcessExit,
+    ProcessTree,
+    Record,
+    Remains,
+    StartFailed,
+    UnitResult,
+    UnitState,
+)
+from forensics.model import Run, RunRecord
+from forensics.sources import RECORDED
+from forensics.sources.server import ServerLog
+from forensics.timeline import Timeline
+
+LINGER_USEC = 300_000_000
+"""How long a run at rest is still open for late evidence: the core dump of a large process takes minutes."""
+
+_KEEP_FIRST, _KEEP_LAST = 64, 128
+"""Of each kind of fact, so many of a run's first and last are kept: a flood must not eat the daemon."""
+
+_CODES = {1: "exited", 2: "killed", 3: "dumped"}
+"""`ExecMainCode` over D-Bus: CLD_EXITED, CLD_KILLED, CLD_DUMPED."""
+
+_ROLES = (
+    ("sglang::schedul", "scheduler"),
+    ("sglang::detoken", "detokenizer"),
+    ("sglang::data_pa", "controller"),
+    ("sglang::tokeniz", "tokenizer"),
+)
+
+
+@dataclass(slots=True)
+class _Open:
+    record: RunRecord
+    log: ServerLog
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+def role_of(comm: str, cmdline: str) -> str:
+    """A process's role from its name and command line, as the kernel shows them; empty when they do not tell."""
+    for title, role in _ROLES:
+        if comm.startswith(title) or cmdline.startswith(title):
+            return role
+    if "spawn_main" in cmdline or "multiprocessing" in cmdline:
+        return "child"
+    if " -m service " in cmdline:
+        return "control"
+    if "launch_server" in cmdline or "sglang serve" in cmdline or cmdline.endswith("/sglang"):
+        return "main"
+    return ""
+
+
+class Tracker:
+    """Follows the watched units (globs) through the journal.
+
+    `feed` takes what the journal reader yields and returns the invocation ids that came to rest, or that were at
+    rest and got late evidence: each is to be judged (again) by `judge_input`.
+    """
+
+    def __init__(self, units: Sequence[str], records: Iterable[RunRecord] = ()) -> None:
+        self._units = tuple(units)
+        self._runs: dict[str, _Open] = {}
+        for record in records:
+            opened = self._runs[record.invocation_id] = _Open(record, ServerLog(record.pids))
+            opened.counts.update(event.kind for event in record.events)
+
+    # --- for the checkpoint ---------------------------------------------------------------------------------
+
+    @property
+    def idle(self) -> bool:
+        """No half-read block anywhere: a checkpoint taken now loses nothing."""
+        return all(run.log.idle for run in self._runs.values())
+
+    def records(self) -> list[RunRecord]:
+        return [run.record for run in self._runs.values()]
+
+    # --- in -------------------------------------------------------------------------------------------------
+
+    def feed(self, item: Entry | Lines | Gap) -> set[str]:
+        if isinstance(item, Gap):
+            for run in self._runs.values():
+                if run.record.ended_usec is None:
+                    run.record.gaps.append(item)
+            return set()
+        if isinstance(item, Lines):
+            self._count_lines(item)
+            return set()
+        return self._feed_entry(item)
+
+    def add(self, invocation_id: str, events: Iterable[Event], gaps: Iterable[Gap] = ()) -> None:
+        """Sampled facts of a run, taken while it lived."""
+        run = self._runs.get(invocation_id)
+        if run is None:
+            return
+        for event in events:
+            self._append(run, event)
+        run.record.gaps.extend(gaps)
+
+    def flush_older(self, monotonic_usec: int) -> None:
+        """Close half-read blocks to which nothing was added since this stamp."""
+        for run in self._runs.values():
+            for event in run.log.flush_older(monotonic_usec):
+                self._append(run, event)
+
+    def forget(self, monotonic_usec: int, boot_id: str) -> None:
+        """Drop runs that have been at rest for longer than late evidence can take."""
+        for invocation_id, run in list(self._runs.items()):
+            ended = run.record.ended_usec
+            if ended is not None and (run.record.boot_id != boot_id or ended + LINGER_USEC < monotonic_usec):
+                del self._runs[invocation_id]
+
+    def open_runs(self) -> Iterator[RunRecord]:
+        """Runs that have not come to rest."""
+        return (run.record for run in self._runs.values() if run.record.ended_usec is None)
+
+    # --- out ------------------------------------------------------------------------------------------------
+
+    def judge_input(self, invocation_id: str, sources: Iterable[str], gaps: Iterable[Gap] = ()) -> tuple[Run, Timeline]:
+        """The run and its timeline as they stand now."""
+        opened = self._runs[invocation_id]
+        for event in opened.log.flush_all():
+            self._append(opened, event)
+        record = opened.record
+        events = list(record.events)
+        if record.lines and record.first_line_usec is not None:
+            events.append(_log_stats(record))
+        timeline = Timeline.of(events, [*record.gaps, *gaps], sources)
+        return make_run(record, timeline), timeline
+
+    # --- one entry ------------------------------------------------------------------------------------------
+
+    def _feed_entry(self, entry: Entry) -> set[str]:
+        touched = self._close_other_boots(entry)
+        event = next((event for parse in RECORDED if (event := parse(entry)) is not None), None)
+        if entry.from_systemd and self._watched(unit := entry.get("UNIT")):
+            if invocation_id := entry.get("INVOCATION_ID"):
+                run = self._run(unit, invocation_id, entry)
+                touched |= self._supersede(run)
+                if event is not None:
+                    touched |= self._note(run, event, entry)
+            elif isinstance(event, StartFailed) and event.job_result == "dependency":
+                # Never started, so it has no invocation: the record itself is its one fact.
+                run = self._run(unit, f"job-{sha256(entry.cursor.encode()).hexdigest()[:28]}", entry)
+                self._append(run, event)
+                self._end(run.record, entry.monotonic_usec, entry.realtime_usec)
+                touched.add(run.record.invocation_id)
+            return touched
+        if isinstance(event, Remains):
+            invocation_id = entry.get("INQUEST_INVOCATION_ID") or entry.get("_SYSTEMD_INVOCATION_ID")
+            if invocation_id in self._runs:
+                touched |= self._note(self._runs[invocation_id], event, entry)
+            return touched
+        if entry.from_systemd and not isinstance(event, HostShutdown):
+            return touched  # about a unit that is not watched
+        if event is not None and not self._watched(entry.get("_SYSTEMD_UNIT")):
+            return touched | self._note_everywhere(event, entry)
+        if self._watched(unit := entry.get("_SYSTEMD_UNIT")):
+            touched |= self._server_line(unit, entry, event)
+        return touched
+
+    def _note_everywhere(self, event: Event, entry: Entry) -> set[str]:
+        """A fact about the machine: it belongs to each run that was alive, or has just died."""
+        touched = set()
+        for run in self._runs.values():
+            if run.record.boot_id != entry.boot_id or event.usec < run.record.first_usec - 1_000_000:
+                continue
+            if isinstance(event, CoreDump) and not _core_is_of(event, run.record):
+                continue
+            if isinstance(event, HostShutdown) and run.record.ended_usec is not None:
+                continue
+            touched |= self._note(run, event, entry)
+        return touched
+
+    def _note(self, run: _Open, event: Event, entry: Entry) -> set[str]:
+        late = run.record.ended_usec is not None
+        self._append(run, event)
+        if isinstance(event, UnitResult) and not late:
+            run.record.ended_usec = event.usec
+            run.record.ended_realtime_usec = entry.realtime_usec
+            return {run.record.invocation_id}
+        return {run.record.invocation_id} if late else set()
+
+    def _server_line(self, unit: str, entry: Entry, hint: Event | None) -> set[str]:
+        invocation_id = entry.get("_SYSTEMD_INVOCATION_ID")
+        pid = entry.pid
+        run = self._owner_of(unit, pid, invocation_id)
+        if run is None:
+            if not invocation_id:
+                return set()
+            run = self._run(unit, invocation_id, entry)
+        record = run.record
+        if not record.control_group:
+            record.control_group = entry.get("_SYSTEMD_CGROUP")
+        role = role_of(entry.get("_COMM"), entry.get("_CMDLINE"))
+        if hint is not None:
+            return self._note(run, hint, entry)
+        if entry.get("_COMM").startswith("("):
+            return set()  # systemd's forked child before it becomes the server: not the server's line
+        if pid is not None:
+            if not role and "main" not in record.pids.values():
+                role = "main"
+            if role not in ("", "control") and record.pids.get(pid, "") in ("", "child"):
+                record.pids[pid] = role
+            else:
+                record.pids.setdefault(pid, role)
+        if role != "control":
+            _count(record, 1, entry.monotonic_usec, entry.monotonic_usec, entry.realtime_usec)
+        before = len(record.events)
+        for event in run.log.feed(entry):
+            self._append(run, event)
+        late = record.ended_usec is not None and len(record.events) != before
+        return {record.invocation_id} if late else set()
+
+    def _owner_of(self, unit: str, pid: int | None, invocation_id: str) -> _Open | None:
+        """An orphan that outlived its run logs under the invocation of the next one: its pid tells the truth."""
+        for run in self._runs.values():
+            record = run.record
+            other = record.unit == unit and record.invocation_id != invocation_id
+            if other and record.ended_usec is not None and record.pids.get(pid or 0, "control") != "control":
+                return run
+        return self._runs.get(invocation_id)
+
+    def _count_lines(self, item: Lines) -> None:
+        run = self._runs.get(item.invocation_id)
+        if run is None:
+            run = self._runs[item.invocation_id] = _Open(
+                RunRecord(
+                    unit=item.unit,
+                    invocation_id=item.invocation_id,
+                    boot_id=item.boot_id,
+                    first_usec=item.first_monotonic_usec,
+                    first_realtime_usec=item.last_realtime_usec,
+                ),
+                ServerLog(),
+            )
+            run.log.role_of = run.record.pids
+        _count(run.record, item.count, item.first_monotonic_usec, item.last_monotonic_usec, item.last_realtime_usec)
+
+    # --- runs -----------------------------------------------------------------------------------------------
+
+    def _watched(self, unit: str) -> bool:
+        return bool(unit) and any(fnmatchcase(unit, glob) for glob in self._units)
+
+    def _run(self, unit: str, invocation_id: str, entry: Entry) -> _Open:
+        run = self._runs.get(invocation_id)
+        if run is None:
+            record = RunRecord(
+                unit=unit,
+                invocation_id=invocation_id,
+                boot_id=entry.boot_id,
+                first_usec=entry.monotonic_usec,
+                first_realtime_usec=entry.realtime_usec,
+            )
+            run = self._runs[invocation_id] = _Open(record, ServerLog(record.pids))
+        run.record.last_realtime_usec = max(run.record.last_realtime_usec, entry.realtime_usec)
+        return run
+
+    def _supersede(self, new: _Open) -> set[str]:
+        """A unit has one life at a time: a new one means that the record of the old one's end was lost."""
+        touched = set()
+        for run in self._runs.values():
+            record = run.record
+            if run is new or record.unit != new.record.unit or record.ended_usec is not None:
+                continue
+            if record.first_usec <= new.record.first_usec and record.boot_id == new.record.boot_id:
+                record.gaps.append(Gap(source="systemd", reason="no record of this run's end in the journal"))
+                self._end(record, new.record.first_usec, new.record.first_realtime_usec)
+                touched.add(record.invocation_id)
+        return touched
+
+    def _close_other_boots(self, entry: Entry) -> set[str]:
+        """The journal has gone on to another boot: whatever was still open ended with its machine."""
+        touched = set()
+        for run in self._runs.values():
+            record = run.record
+            if record.ended_usec is not None or record.boot_id == entry.boot_id:
+                continue
+            last_usec = max([record.first_usec, record.last_line_usec or 0, *(event.usec for event in record.events)])
+            orderly = any(isinstance(event, HostShutdown) for event in record.events)
+            ended = BootEnded(
+                record=Record(
+                    source="systemd",
+                    ref=entry.cursor,
+                    boot_id=record.boot_id,
+                    monotonic_usec=last_usec,
+                    realtime_usec=record.last_realtime_usec,
+                    message=f"the journal of boot {record.boot_id} ends here; the next entry is of {entry.boot_id}",
+                ),
+                orderly=orderly,
+            )
+            self._append(run, ended)
+            self._end(record, last_usec, record.last_realtime_usec)
+            touched.add(record.invocation_id)
+        return touched
+
+    @staticmethod
+    def _end(record: RunRecord, usec: int, realtime_usec: int) -> None:
+        record.ended_usec = usec
+        record.ended_realtime_usec = realtime_usec
+
+    @staticmethod
+    def _append(run: _Open, event: Event) -> None:
+        """Keep the first and the last of each kind."""
+        run.counts[event.kind] += 1
+        if run.counts[event.kind] > _KEEP_FIRST + _KEEP_LAST:
+            same = [index for index, kept in enumerate(run.record.events) if kept.kind == event.kind]
+            del run.record.events[same[_KEEP_FIRST]]
+            run.counts[event.kind] -= 1
+        run.record.events.append(event)
+        run.record.last_realtime_usec = max(run.record.last_realtime_usec, event.record.realtime_usec)
+
+
+def _core_is_of(core: CoreDump, record: RunRecord) -> bool:
+    return core.unit == record.unit and (
+        core.coredump_pid in record.pids or record.ended_usec is None or not record.pids
+    )
+
+
+def _count(record: RunRecord, count: int, first_usec: int, last_usec: int, realtime_usec: int) -> None:
+    record.lines += count
+    if record.first_line_usec is None:
+        record.first_line_usec = first_usec
+    record.last_line_usec = max(record.last_line_usec or 0, last_usec)
+    record.last_realtime_usec = max(record.last_realtime_usec, realtime_usec)
+
+
+def _log_stats(record: RunRecord) -> LogStats:
+    last = record.last_line_usec or 0
+    return LogStats(
+        record=Record(
+            source="server",
+            ref="",
+            boot_id=record.boot_id,
+            monotonic_usec=last,
+            realtime_usec=record.last_realtime_usec,
+            message=f"{record.lines} lines were logged",
+        ),
+        lines=record.lines,
+        first_usec=record.first_line_usec or 0,
+        last_usec=last,
+    )
+
+
+def make_run(record: RunRecord, timeline: Timeline) -> Run:
+    """What the rules need to know of a run as a whole."""
+    exit_ = next((e for e in timeline.all(ProcessExit) if e.process == "main"), None)
+    state = timeline.last(UnitState)
+    remains = timeline.last(Remains)
+    result = next((event.unit_result for event in timeline.all(UnitResult)), None)
+    code, status = (exit_.exit_code, exit_.exit_status) if exit_ else _exit_of(state, remains)
+    pids = dict(record.pids)
+    tree_main = None
+    for tree in timeline.all(ProcessTree):
+        tree_main = tree.main_pid or tree_main
+        for process in tree.processes:
+            role = role_of(process.comm, process.cmdline)
+            pids[process.pid] = role or pids.get(process.pid, "")
+    main_pid = (state.exec_main_pid if state else None) or tree_main or _main_pid(record, timeline)
+    if main_pid is not None:
+        pids[main_pid] = "main"
+    died_usec = exit_.record.realtime_usec if exit_ else record.ended_realtime_usec or record.last_realtime_usec
+    return Run(
+        unit=record.unit,
+        invocation_id=record.invocation_id,
+        boot_id=record.boot_id,
+        control_group=record.control_group or (state.control_group if state else ""),
+        main_pid=main_pid,
+        pids=pids,
+        started_usec=record.first_usec,
+        ended_usec=record.ended_usec if record.ended_usec is not None else record.last_line_usec or record.first_usec,
+        died_at=datetime.fromtimestamp(died_usec / 1e6, UTC),
+        result=result,
+        exit_code=code,
+        exit_status=status,
+        n_restarts=state.n_restarts if state else None,
+    )
+
+
+def _exit_of(state: UnitState | None, remains: Remains | None) -> tuple[str | None, int | None]:
+    """systemd logs no exit of a main process that ended well or by SIGTERM: ExecStopPost was told, D-Bus knows.
+
+    `$EXIT_STATUS` is a number for `exited` and a signal's name without SIG for the others.
+    """
+    if remains is not None and remains.exit_code:
+        status = remains.exit_status
+        if status.isdecimal():
+            return remains.exit_code, int(status)
+        named = getattr(signal, f"SIG{status}", None)
+        return remains.exit_code, int(named) if named is not None else None
+    if state is not None and state.exec_main_code in _CODES and state.active_state in ("failed", "inactive"):
+        return _CODES[state.exec_main_code], state.exec_main_status
+    return None, None
+
+
+def _main_pid(record: RunRecord, timeline: Timeline) -> int | None:
+    for milestone in timeline.all(Milestone):
+        if milestone.name == "server-process":
+            return int(dict(milestone.values)["pid"])
+    return next((pid for pid, role in record.pids.items() if role == "main"), None)
