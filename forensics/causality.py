@@ -45,6 +45,9 @@ STREAM_SKEW_USEC = 500_000
 SURVIVAL_USEC = 2_000_000
 """A process that still works so long after an exception has outlived it. Death by exception takes milliseconds."""
 
+LINGER_USEC = 120_000_000
+"""After the death of one child the others can work on for so long: main waits for stacks and core dumps first."""
+
 LATE_KERNEL_USEC = 1_500_000
 """The kernel's clock lags behind and its records arrive late: a record may seem to follow the death it caused."""
 
@@ -210,7 +213,10 @@ class Ending:
             if isinstance(event, Traceback):
                 if self._fatal_traceback(event):
                     yield event
-            elif isinstance(event, FatalPythonError | NativeAbort | ChildDied):
+            elif isinstance(event, ChildDied):
+                if not self.outlived(event, LINGER_USEC):
+                    yield event
+            elif isinstance(event, FatalPythonError | NativeAbort):
                 if not self.outlived(event):
                     yield event
             elif isinstance(event, ServerError) and event.name in _FAILING_ERRORS and self._fatal_error(event):
@@ -240,12 +246,12 @@ class Ending:
             return self.run.exit_code in (None, "exited") and self.run.exit_status in (None, 1)
         return True
 
-    def outlived(self, event: Event) -> bool:
+    def outlived(self, event: Event, after_usec: int = SURVIVAL_USEC) -> bool:
         """Whether work went on after the event in the process that it befell (or, without a pid, anywhere)."""
         pid = event.record.pid
         for later in self.timeline.events:
             works = isinstance(later, Batch) or (isinstance(later, Milestone) and later.name in ("ready", "kv-cache"))
-            if not works or later.usec <= event.usec + SURVIVAL_USEC:
+            if not works or later.usec <= event.usec + after_usec:
                 continue
             # Batches are logged by schedulers, which die with main: they speak for main's life too.
             if pid is None or later.record.pid in (None, pid) or pid == self.run.main_pid:

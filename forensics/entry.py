@@ -60,20 +60,3 @@ class Entry:
             pid=self.pid,
             message=self.message if message is None else message,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lines:
-    """A stretch of a run's lines that the reader's gate let pass unread: counted, not looked at.
-
-    `last_batch` is the last batch line among them, whole: what the server was doing.
-    """
-
-    unit: str
-    invocation_id: str
-    boot_id: str
-    count: int
-    first_monotonic_usec: int
-    last_monotonic_usec: int
-    last_realtime_usec: int
-    last_batch: Entry | None = None

@@ -1,7 +1,7 @@
 """How far the run had come, and what the server was doing when it began to die. Pure."""
 
 from forensics.causality import Ending
-from forensics.events import Batch, LogStats, Milestone, UnitStarted
+from forensics.events import Batch, LogStats, Milestone, UnitStarted, UnitStarting
 from forensics.model import Doing, Evidence, Phase, Role
 
 _SHOWN = ("running-req", "queue-req", "token usage", "gen throughput (token/s)", "accept len", "accept rate")
@@ -10,9 +10,10 @@ _SHOWN = ("running-req", "queue-req", "token usage", "gen throughput (token/s)",
 def became_ready(ending: Ending, before: int | None = None) -> bool:
     """Whether the server was ever ready: it said so, or it decoded after its socket was open.
 
-    PID 1's `Started` says nothing here: a unit of Type=simple is started at once.
+    PID 1's `Started` says nothing here: a unit of Type=simple is started at once. Of a run whose beginning was not
+    read, decoding alone tells.
     """
-    opened = False
+    opened = not any(isinstance(event, UnitStarting | UnitStarted) for event in ending.timeline.events)
     for event in ending.timeline.events:
         if before is not None and event.usec > before:
             break

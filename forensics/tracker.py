@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from hashlib import sha256
 
-from forensics.entry import Entry, Lines
+from forensics.entry import Entry
 from forensics.events import (
     BootEnded,
     CoreDump,
@@ -30,6 +30,7 @@ from forensics.events import (
 )
 from forensics.model import Run, RunRecord
 from forensics.sources import RECORDED
+from forensics.sources.journal import Lines
 from forensics.sources.server import ServerLog
 from forensics.timeline import Timeline
 

@@ -6,10 +6,11 @@ Not this:    SIGKILL that SGLang announced (`kill_process_tree called`) or that 
 Followed by: for a child `crashed with exit code -9`, EOFError, SGLang's SIGKILL of itself; for main nothing at all.
 """
 
-from forensics.causality import SIGNALS, Ending, is_echo
-from forensics.events import ClientKill, Event, SignalSent
+from forensics.causality import SIGNALS, Ending
+from forensics.events import ClientKill, Event, ServerSignal, SignalSent
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
 
+_CORELESS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
 _ENDING = ("SIGKILL", "SIGTERM", "SIGINT", "SIGQUIT", "SIGABRT", "SIGHUP", "SIGSEGV")
 
 
@@ -95,14 +96,16 @@ def _by_elimination(ending: Ending) -> Finding | NotThis | None:
 
 def _sign(ending: Ending) -> tuple[Event | None, str | None, str]:
     """The trace that the signal left, its name, and whom it hit: a child (main tells), or main itself."""
-    run = ending.run
-    died = ending.child_died
+    run, died = ending.run, ending.child_died
+    first_failed = ending.failures[0].usec if ending.failures else run.ended_usec
+    if ending.sigterm is not None and ending.sigterm.usec <= first_failed and _ended_of_sigterm(ending):
+        return ending.sigterm, "SIGTERM", "main"
     if died is not None and died.exit_code is not None:
         name = SIGNALS.get(-died.exit_code) if died.exit_code < 0 else None
-        return died, name if name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGQUIT", "SIGHUP") else None, "child"
+        return died, name if name in _CORELESS else None, "child"
     if ending.sigquit is not None and ending.sigquit.name == "sigquit-received" and ending.echo is None:
         return ending.sigquit, "SIGQUIT", "main"
-    if ending.echo is not None and is_echo(ending.echo) and ending.core_dump is None and ending.segfault is None:
+    if ending.echo is not None and ending.core_dump is None and ending.segfault is None:
         # Main lost a child that said nothing and left no core: only a signal without a core does that.
         covered = ending.timeline.covers("coredump") and not ending.self_kill
         return ending.echo, "SIGKILL" if covered else None, "child"
@@ -112,6 +115,17 @@ def _sign(ending: Ending) -> tuple[Event | None, str | None, str]:
         return ending.main_exit or ending.sigterm, SIGNALS[run.exit_status], "main"
     if ending.interrupted is not None:
         return ending.interrupted, "SIGINT", "main"
-    if ending.sigterm is not None and run.result in ("success", "exit-code", None):
-        return ending.sigterm, "SIGTERM", "main"
     return None, None, ""
+
+
+def _ended_of_sigterm(ending: Ending) -> bool:
+    """Whether main's end is what SIGTERM leads to: it drained and left, or (up to 0.5.19) killed itself at the end."""
+    run = ending.run
+    if run.exit_code == "killed" and run.exit_status == 9:
+        return ending.self_kill is not None or _drained(ending)
+    return True
+
+
+def _drained(ending: Ending) -> bool:
+    drains = [signal for signal in ending.timeline.all(ServerSignal) if signal.name == "draining"]
+    return any(dict(signal.values).get("remaining") == "0" for signal in drains)

@@ -40,21 +40,15 @@ _MAX_BLOCK_LINES = 600
 _MAX_ARG_CHARS = 400
 _GLUED = re.compile(r"refleaks\.html(?=\[\d{4}-)")
 _PREFLIGHT = re.compile(r"inquest: preflight refused: (?P<check>[\w-]+): (?P<reason>.*)")
-_BORING = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[^]]*\] (?:INFO: +\S+:\d+ - \"|Ignore import error)| - leaked ")
-_BATCH_LINE = re.compile(r"\[\d{4}-[^]]*\] (?:Prefill|Decode) batch")
+_CONTENT_USEC = 50_000
+"""The lines of one record come in one write, microseconds apart: what comes later is not part of it."""
 
-
-def interesting(message: str) -> bool:
-    """The cheap gate of the live reader: False only for lines that no row below could ever need.
-
-    Access lines and batch lines are nearly all that a healthy server writes.
-    """
-    return not (_BATCH_LINE.match(message) or _BORING.match(message))
-
-
-def is_batch(message: str) -> bool:
-    """A batch line: worth keeping the last of, not worth parsing each."""
-    return _BATCH_LINE.match(message) is not None
+SKIPPED = re.compile(
+    rb"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{3})?(?: [A-Z_]+\d+)*\] "
+    rb"(?:(?P<sample>(?:Prefill|Decode) batch)|INFO: +\S+:\d+ - \"|Ignore import error)| - leaked "
+)
+"""The live reader's gate: lines that no row could ever need, nearly all that a healthy server writes. They are counted;
+of batch lines (`sample`) the last of each stretch is read."""
 
 
 def parse_figures(text: str) -> tuple[tuple[str, str], ...]:
@@ -123,8 +117,8 @@ class ServerLog:
 
     @property
     def idle(self) -> bool:
-        """No block is open: nothing would be lost if the process ended here and resumed after this entry."""
-        return not self._blocks
+        """No block is open that will become a fact: nothing would be lost by a restart after this entry."""
+        return all(block.kind == "content" for block in self._blocks.values())
 
     def feed(self, entry: Entry) -> list[Event]:
         message = entry.message
@@ -182,7 +176,11 @@ class ServerLog:
         """A line without prefix: part of an open block, the start of one, or a line of a library."""
         block = self._blocks.get(pid)
         if block and block.kind == "content":
-            return []
+            if entry.monotonic_usec - block.entries[-1].monotonic_usec < _CONTENT_USEC:
+                block.entries[-1] = entry
+                return []
+            del self._blocks[pid]
+            block = None
         opened = self._opens(text)
         if block and not (opened and self._ends(block, opened)):
             if len(block.texts) < _MAX_BLOCK_LINES:
