@@ -29,8 +29,6 @@ def _value(match: re.Match[str]) -> str:
 
 
 _RULES: tuple[tuple[re.Pattern[str], Any], ...] = (
-    # `Receive: obj=GenerateReqInput(…)`, `Finish: obj=…, out={…}`: all that follows is the user's.
-    (re.compile(r"((?:Receive(?: \w+)?|Finish): obj=\w*)[\s\S]*"), rf"\1({REMOVED})"),
     # name=value, name='value', "name": "value"
     (re.compile(rf"(?i)(?P<name>{_NAME}\\?[\"']?\s*[=:]\s*)(?P<value>{_VALUE})"), _value),
     # --name value, '--name', 'value'
@@ -55,6 +53,9 @@ _RULES: tuple[tuple[re.Pattern[str], Any], ...] = (
         ),
         REMOVED,
     ),
+    # `Receive: obj=GenerateReqInput(…)`, `Finish: obj=…, out={…}`: all that follows is the user's. Last, since it keeps
+    # the type's name, which must not be what another rule takes.
+    (re.compile(r"((?:Receive(?: \w+)?|Finish): obj=\w*)[\s\S]*"), rf"\1({REMOVED})"),
 )
 
 # One search decides for nearly every text that there is nothing to do.

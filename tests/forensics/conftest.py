@@ -1,0 +1,31 @@
+"""Fixtures; the factories for crashes, runs and records are in `factories.py`."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from forensics.store import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store(tmp_path / "inquest.sqlite")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], bool]], None]:
+    """Waits for a condition, and fails when it does not come true in ten seconds."""
+
+    def wait(condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 10
+        pause = threading.Event()
+        while not condition():
+            assert time.monotonic() < deadline, "the condition did not come true in 10 s"
+            pause.wait(0.002)
+
+    return wait

@@ -1,0 +1,487 @@
+import random
+import sqlite3
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from forensics.errors import StoreError
+from forensics.model import Evidence, Role, Strength
+from forensics.redact import redact
+from forensics.store import Query, Store
+from forensics.store.rows import now_usec
+from forensics.timeline import Timeline
+from tests.forensics.factories import EPOCH, clean, crash, invocation, open_run, traceback
+
+SINKS = ("journal", "pager")
+LATER = 2**62
+
+
+def ids(store: Store, **filters: object) -> list[str]:
+    return [shown["invocation_id"] for shown in store.crashes(Query(**filters)).crashes]  # type: ignore[arg-type]
+
+
+# --- saving --------------------------------------------------------------------------------------------------
+
+
+def test_a_crash_comes_back_as_it_was_saved(store: Store) -> None:
+    assert store.save(crash(1)) == crash(1)
+    assert store.crash(invocation(1)) == crash(1)
+
+
+def test_the_same_verdict_again_is_no_news(store: Store) -> None:
+    store.save(crash(1), SINKS)
+    assert store.save(crash(1), SINKS) is None
+    assert len(store.crashes().crashes) == 1
+    assert store.outbox.states() == {"journal": {"waiting": 1}, "pager": {"waiting": 1}}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cause": "kernel-oom"},
+        {"strength": Strength.LIKELY},
+        {"strength": None},
+        {"subclass": "ValueError"},
+        {"summary": "It was something else"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_changed_verdict_is_the_next_revision(store: Store, change: dict[str, object]) -> None:
+    store.save(crash(1))
+    amended = store.save(crash(1, **change))
+    assert amended is not None
+    assert amended.revision == 2
+    assert store.crash(invocation(1)) == amended
+    assert len(store.crashes().crashes) == 1
+
+
+def test_later_evidence_for_the_same_verdict_is_kept_but_not_told(store: Store) -> None:
+    first = crash(1)
+    late = traceback(61_500_000, "late record")
+    more = replace(
+        first,
+        timeline=Timeline.of((*first.timeline.events, late), sources=first.timeline.sources),
+        verdict=replace(first.verdict, notes=("a core was written",)),
+    )
+    store.save(first, SINKS)
+    assert store.save(more, SINKS) is None
+    kept = store.crash(invocation(1))
+    assert kept == more
+    assert store.outbox.states() == {"journal": {"waiting": 1}, "pager": {"waiting": 1}}
+
+
+def test_a_poorer_timeline_does_not_replace_a_richer_one(store: Store) -> None:
+    full = crash(1)
+    store.save(full)
+    store.save(replace(full, timeline=Timeline.of(full.timeline.events[:1])))
+    kept = store.crash(invocation(1))
+    assert kept is not None
+    assert kept.timeline == full.timeline
+
+
+def test_an_amended_verdict_keeps_its_place_in_the_order(store: Store) -> None:
+    for number in (1, 2, 3):
+        store.save(crash(number))
+    store.save(crash(2, cause="kernel-oom"))
+    assert ids(store) == [invocation(3), invocation(2), invocation(1)]
+
+
+def test_secrets_reach_neither_file_nor_checkpoint(store: Store, tmp_path: Path) -> None:
+    secret = "hf_" + "Q7" * 17
+    leaky = traceback(message=f"OSError: token {secret} was refused")
+    store.save(crash(1, evidence=(Evidence(role=Role.INITIATING, event=leaky),), summary=f"refused {secret}"))
+    record = open_run(2)
+    record.events.append(leaky)
+    store.checkpoint("cursor", 1, [record])
+    shown = store.shown(invocation(1))
+    assert shown is not None
+    assert "[removed]" in shown["summary"]
+    assert "[removed]" in shown["evidence"][0]["message"]
+    store.close()
+    assert not [path for path in tmp_path.iterdir() if secret.encode() in path.read_bytes()]
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(message=st.text(st.characters(exclude_categories=()), max_size=200))
+def test_any_text_can_be_stored(store: Store, message: str) -> None:
+    """Also lone surrogates, NUL and what is not a character."""
+    odd = traceback(message=message)
+    store.save(crash(1, evidence=(Evidence(role=Role.INITIATING, event=odd),), summary=message))
+    shown = store.shown(invocation(1))
+    assert shown is not None
+    assert shown["summary"] == redact(message)
+
+
+# --- reading -------------------------------------------------------------------------------------------------
+
+
+def test_newest_death_first_whatever_the_order_of_saving(store: Store) -> None:
+    for number in (2, 3, 1):
+        store.save(crash(number))
+    assert ids(store) == [invocation(3), invocation(2), invocation(1)]
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({}, [4, 3, 2, 1]),
+        ({"server": "demo"}, [4, 3, 1]),
+        ({"server": "sglang-other.service"}, [2]),
+        ({"server": "nobody"}, []),
+        ({"cause": "kernel-oom"}, [3]),
+        ({"family": "traceback", "server": "demo"}, [4, 3, 1]),
+        ({"strength": "likely"}, [4]),
+        ({"phase": "startup"}, []),
+        ({"fingerprint": "v1-ffff"}, [1]),
+        ({"since": EPOCH + timedelta(seconds=62)}, [4, 3, 2]),
+        ({"until": EPOCH + timedelta(seconds=62)}, [1]),
+        ({"since": EPOCH + timedelta(seconds=62), "until": EPOCH + timedelta(seconds=64)}, [3, 2]),
+        ({"limit": 2}, [4, 3]),
+        ({"clean": True}, [5]),
+    ],
+    ids=str,
+)
+def test_filters(store: Store, filters: dict[str, object], expected: list[int]) -> None:
+    store.save(crash(1, fingerprint="v1-ffff"))
+    store.save(crash(2, unit="sglang-other.service"))
+    store.save(crash(3, cause="kernel-oom"))
+    store.save(crash(4, strength=Strength.LIKELY))
+    store.save(clean(5))
+    assert ids(store, **filters) == [invocation(number) for number in expected]
+
+
+def test_pages_neither_skip_nor_repeat_while_crashes_arrive(store: Store) -> None:
+    for number in range(1, 51):
+        store.save(crash(number))
+    seen: list[str] = []
+    before = None
+    arriving = 51
+    while True:
+        page = store.crashes(Query(limit=7, before=before))
+        seen += [shown["invocation_id"] for shown in page.crashes]
+        if (before := page.next) is None:
+            break
+        for _ in range(3):
+            store.save(crash(arriving))
+            arriving += 1
+        store.save(crash(20, summary=f"amended at {arriving}"))
+    assert seen == [invocation(number) for number in range(50, 0, -1)]
+
+
+def test_deaths_in_the_same_microsecond_are_paged_one_by_one(store: Store) -> None:
+    for number in range(1, 6):
+        store.save(crash(number, usec=60_000_000))
+    seen: list[str] = []
+    before = None
+    while True:
+        page = store.crashes(Query(limit=1, before=before))
+        seen += [shown["invocation_id"] for shown in page.crashes]
+        if (before := page.next) is None:
+            break
+    assert sorted(seen) == [invocation(number) for number in range(1, 6)]
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "====", "MTIz", "MTIzLjQ1Ljc", "MTIzLjR4", "ä"])
+def test_a_cursor_of_somebody_else_is_refused(store: Store, cursor: str) -> None:
+    with pytest.raises(StoreError) as error:
+        store.crashes(Query(before=cursor))
+    assert error.value.code == "bad-cursor"
+
+
+def test_a_crash_is_found_by_the_beginning_of_its_id(store: Store) -> None:
+    one, other = (crash(1, invocation_id=digits * 2) for digits in ("abcd" + "0" * 12, "abce" + "f" * 12))
+    store.save(one)
+    store.save(other)
+    assert store.crash("abcd") == one
+    assert store.crash("abce") == other
+    assert store.crash(one.run.invocation_id) == one
+    assert store.crash(one.crash_id) == one
+    assert store.crash("abcf") is None
+    assert store.crash("") is None
+    assert store.crash("%") is None
+    with pytest.raises(StoreError) as error:
+        store.crash("abc")
+    assert error.value.code == "ambiguous-id"
+
+
+def test_a_timeline_shows_the_role_of_what_is_evidence(store: Store) -> None:
+    store.save(crash(1))
+    timeline = store.timeline(invocation(1))
+    assert timeline is not None
+    assert [(fact["kind"], fact["role"]) for fact in timeline["events"]] == [
+        ("traceback", "initiating"),
+        ("process-exit", "cascade"),
+        ("unit-result", None),
+    ]
+    assert timeline["events"][1]["values"] == {
+        "process": "Main",
+        "command": "ExecStart",
+        "exit_code": "killed",
+        "exit_status": 9,
+    }
+    assert timeline["events"][1]["pid"] == 1
+    assert timeline["events"][1]["at"] == "2026-03-01T12:01:01.000000Z"
+
+
+def test_servers_are_those_that_ran_and_those_that_run(store: Store) -> None:
+    store.save(crash(1))
+    store.save(clean(2))
+    store.save(crash(3, unit="sglang-other.service"))
+    store.checkpoint("cursor", 1, [open_run(9), open_run(10, "sglang-young.service")])
+    demo, other, young = store.servers()
+    assert (demo["server"], demo["runs"], demo["crashes"]) == ("demo", 2, 1)
+    assert demo["running"] == {"invocation_id": invocation(9), "since": "2026-03-01T12:00:10.000000Z"}
+    assert demo["last_run"] is not None
+    assert demo["last_run"]["cause"] == "clean-stop"
+    assert demo["last_crash"] is not None
+    assert demo["last_crash"]["id"] == invocation(1)[:12]
+    assert other["running"] is None
+    assert (young["runs"], young["crashes"], young["last_run"], young["last_crash"]) == (0, 0, None, None)
+
+
+def test_a_reader_sees_whole_crashes_while_the_writer_writes(store: Store) -> None:
+    """A reader in another thread never waits, and never sees a crash without its alert."""
+    stop = threading.Event()
+    wrong: list[str] = []
+    seen = 0
+
+    def read() -> None:
+        nonlocal seen
+        while not stop.is_set():
+            total = sum(store.outbox.states().get("pager", {}).values())
+            page = store.crashes(Query(limit=500))
+            if len(page.crashes) < total:
+                wrong.append(f"{total} alerts, then {len(page.crashes)} crashes")
+            seen = max(seen, len(page.crashes))
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for number in range(1, 201):
+        store.save(crash(number), SINKS)
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert not wrong
+    assert seen > 0
+    assert len(ids(store, limit=500)) == 200
+
+
+# --- the checkpoint ------------------------------------------------------------------------------------------
+
+
+def test_there_is_no_checkpoint_at_first(store: Store) -> None:
+    assert store.load_checkpoint() is None
+
+
+def test_a_checkpoint_replaces_the_one_before(store: Store) -> None:
+    store.checkpoint("one", 1, [open_run(1), open_run(2)])
+    store.checkpoint("two", 2, [open_run(2)])
+    last = store.load_checkpoint()
+    assert last is not None
+    assert (last.cursor, last.realtime_usec, last.open_runs) == ("two", 2, (open_run(2),))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_at_any_point_no_crash_is_lost_and_none_is_there_twice(tmp_path: Path, seed: int) -> None:
+    """A process saves crash after crash; it is killed with SIGKILL at moments that nobody chose, again and again."""
+    path = tmp_path / "inquest.sqlite"
+    chance = random.Random(seed)
+    reached = 0
+    for _ in range(8):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.forensics.saving", str(path)], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        # Let it do a few, then strike while it works on the next.
+        for _ in range(chance.randint(1, 40)):
+            reached = int(process.stdout.readline())
+        for _ in range(chance.randint(0, 20_000)):
+            pass
+        process.kill()
+        rest = process.stdout.read().split()
+        process.stdout.close()
+        assert process.wait() == -9
+        # The last line may have been cut in the middle; a number that came whole was saved.
+        reached = max([reached, *(int(line) for line in rest[:-1])])
+        store = Store(path)
+        try:
+            page = store.crashes(Query(limit=500))
+            found = [int(shown["id"], 16) for shown in reversed(page.crashes)]
+            assert page.next is None
+            assert found == list(range(1, len(found) + 1))
+            assert len(found) >= reached
+            assert store.outbox.states() == {sink: {"waiting": len(found)} for sink in SINKS}
+            last = store.load_checkpoint()
+            assert (0 if last is None else int(last.cursor)) in (len(found) - 1, len(found))
+            assert all(shown["revision"] == 1 for shown in page.crashes)
+        finally:
+            store.close()
+
+
+# --- the outbox ----------------------------------------------------------------------------------------------
+
+
+def test_an_alert_is_in_the_outbox_as_soon_as_its_crash_is_stored(store: Store) -> None:
+    store.save(crash(1), SINKS)
+    delivery = store.outbox.due("pager", now_usec())
+    assert delivery is not None
+    assert delivery.crash["id"] == invocation(1)[:12]
+    assert delivery.key == f"{invocation(1)[:12]}-1"
+    assert (delivery.attempts, delivery.amends) == (0, False)
+
+
+def test_a_clean_stop_and_what_happened_before_our_time_are_quiet(store: Store) -> None:
+    store.save(clean(1), SINKS)
+    store.save(crash(2), SINKS, alert=False)
+    assert store.outbox.states() == {}
+    shown = store.shown(invocation(2))
+    assert shown is not None
+    assert shown["backfilled"]
+
+
+def test_delivered_is_delivered(store: Store) -> None:
+    store.save(crash(1), SINKS)
+    delivery = store.outbox.due("pager", now_usec())
+    assert delivery is not None
+    store.outbox.delivered(delivery, now_usec())
+    assert store.outbox.due("pager", LATER) is None
+    assert store.outbox.due("journal", now_usec()) is not None
+
+
+def test_a_failed_try_waits_for_its_time(store: Store) -> None:
+    store.save(crash(1), SINKS)
+    now = now_usec()
+    delivery = store.outbox.due("pager", now)
+    assert delivery is not None
+    store.outbox.failed(delivery, "refused", now + 1_000_000)
+    assert store.outbox.due("pager", now) is None
+    assert store.outbox.next_try_usec("pager") == now + 1_000_000
+    again = store.outbox.due("pager", now + 1_000_000)
+    assert again is not None
+    assert (again.key, again.attempts) == (delivery.key, 1)
+
+
+def test_a_clock_that_was_set_back_does_not_silence_a_sink(store: Store) -> None:
+    store.save(crash(1), SINKS)
+    now = now_usec()
+    delivery = store.outbox.due("pager", now)
+    assert delivery is not None
+    store.outbox.failed(delivery, "refused", now + 1_000_000)
+    assert store.outbox.due("pager", now - 86_400_000_000) is not None
+
+
+def test_a_sink_that_is_back_gets_the_rest_at_once(store: Store) -> None:
+    now = now_usec()
+    for number in (1, 2):
+        store.save(crash(number), ("pager",))
+        delivery = store.outbox.due("pager", now + 1_000_000)
+        assert delivery is not None
+        store.outbox.failed(delivery, "refused", now + 900_000_000 + number)
+    store.save(crash(3), ("pager",))
+    third = store.outbox.due("pager", now + 1_000_000)
+    assert third is not None
+    assert third.crash["id"] == invocation(3)[:12]
+    store.outbox.delivered(third, now)
+    following = store.outbox.due("pager", now)
+    assert following is not None
+    assert following.crash["id"] == invocation(1)[:12]
+
+
+def test_a_changed_verdict_takes_the_place_of_what_still_waits(store: Store) -> None:
+    store.save(crash(1), ("pager",))
+    store.save(crash(1, cause="kernel-oom"), ("pager",))
+    assert store.outbox.states() == {"pager": {"superseded": 1, "waiting": 1}}
+    delivery = store.outbox.due("pager", LATER)
+    assert delivery is not None
+    assert (delivery.crash["cause"], delivery.key) == ("kernel-oom", f"{invocation(1)[:12]}-2")
+    assert not delivery.amends, "nobody was told the first verdict"
+
+
+def test_a_changed_verdict_amends_what_was_told(store: Store) -> None:
+    store.save(crash(1), ("pager",))
+    first = store.outbox.due("pager", LATER)
+    assert first is not None
+    store.outbox.delivered(first, now_usec())
+    store.save(clean(1), ("pager",))
+    second = store.outbox.due("pager", LATER)
+    assert second is not None
+    assert (second.amends, second.crash["is_crash"], second.crash["revision"]) == (True, False, 2)
+
+
+def test_alerts_for_sinks_that_are_gone_are_given_up(store: Store) -> None:
+    store.save(crash(1), SINKS)
+    assert store.outbox.abandon_others(["journal"]) == 1
+    assert store.outbox.states() == {"journal": {"waiting": 1}, "pager": {"abandoned": 1}}
+
+
+# --- keeping and opening -------------------------------------------------------------------------------------
+
+
+def test_prune_keeps_the_newest_and_counts_clean_runs_apart(store: Store) -> None:
+    base = int((now_usec() - EPOCH.timestamp() * 1e6) - 3600e6)
+    for number in range(1, 6):
+        store.save(crash(number, usec=base + number), SINKS)
+    store.save(clean(6, usec=base))
+    store.save(crash(7, usec=base - 40 * 86_400_000_000))
+    assert store.prune(max_crashes=3, max_age_days=30) == 3
+    assert ids(store) == [invocation(5), invocation(4), invocation(3)]
+    assert ids(store, clean=True) == [invocation(6)]
+    assert store.outbox.states() == {"journal": {"waiting": 3}, "pager": {"waiting": 3}}
+    assert store.prune(max_crashes=3, max_age_days=30) == 0
+
+
+def test_the_file_is_not_for_everybody(tmp_path: Path) -> None:
+    Store(tmp_path / "inquest.sqlite").close()
+    assert (tmp_path / "inquest.sqlite").stat().st_mode & 0o007 == 0
+
+
+def test_a_file_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "inquest.sqlite"
+    Store(path).close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = 99")
+    with pytest.raises(StoreError) as error:
+        Store(path)
+    assert error.value.code == "store-too-new"
+
+
+@pytest.mark.parametrize("what", ["a directory", "no such directory", "no database"])
+def test_a_file_that_cannot_be_the_store_is_told_by_name(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "inquest.sqlite"
+    if what == "a directory":
+        path.mkdir()
+    elif what == "no such directory":
+        path = tmp_path / "nowhere" / "inquest.sqlite"
+    else:
+        path.write_text("this is not a database, but long enough to be read as one\n" * 100)
+    with pytest.raises(StoreError) as error:
+        Store(path)
+    assert error.value.code == "store-unusable"
+    assert str(path) in error.value.message
+
+
+def test_a_full_disk_is_a_store_error_and_the_store_works_on(store: Store) -> None:
+    """The page limit stands in for the disk: SQLite reports both as SQLITE_FULL."""
+    store.save(crash(1))
+    limit = store._database._writer.execute("PRAGMA page_count").fetchone()[0]
+    store._database._writer.execute(f"PRAGMA max_page_count = {limit}")
+
+    def fill() -> None:
+        for number in range(2, 200):
+            store.save(crash(number))
+
+    with pytest.raises(StoreError) as error:
+        fill()
+    assert error.value.code == "store-write-failed"
+    store._database._writer.execute("PRAGMA max_page_count = 1000000")
+    store.save(crash(500))
+    assert ids(store, limit=1) == [invocation(500)]
