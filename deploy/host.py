@@ -47,6 +47,8 @@ def install(spec: Path | None) -> str:
         journald_changed = _put_files()
         unit = _put_spec(spec)
         run(["systemd-sysusers", "/usr/local/lib/sysusers.d/inquest.conf"])
+        if sglang_cpu.JIT.exists():
+            run(["chown", "-R", "sglang:sglang", sglang_cpu.JIT])
         if journald_changed:
             Path("/var/log/journal").mkdir(exist_ok=True)
             run(["systemd-tmpfiles", "--create", "--prefix", "/var/log/journal"])

@@ -8,6 +8,7 @@ from deploy.progress import DeployError, answer, run
 
 # systemd-python and pystemd are built from source where the index has no wheel for this Python.
 FOR_INSTALLING = ("python3-venv", "python3-dev", "gcc", "pkg-config", "libsystemd-dev", "ca-certificates")
+FOR_SGLANG_CPU = ("g++", "ninja-build")
 FOR_SERVING = ("dbus", "curl")
 FOR_A_MACHINE = ("systemd-container", "dbus", "curl")
 FOR_TESTS = (

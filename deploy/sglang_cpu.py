@@ -8,12 +8,15 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from deploy import stamp
+from deploy import packages, stamp
 from deploy.environment import create, pip, python_version
 from deploy.progress import run, step
 
 SGLANG = Path("/opt/inquest/sglang")
 MODELS = Path("/var/lib/inquest/models")
+JIT = Path("/var/lib/inquest/jit")
+# SGLang compiles the matcher of n-grams at its first start, a minute on a small machine.
+_COMPILE = "from sglang.kernels.ops.speculative.ngram_corpus import get_ngram_corpus_cls; get_ngram_corpus_cls()"
 _PARTS = Path(__file__).resolve().parent / "sglang-cpu"
 
 
@@ -29,6 +32,7 @@ def install() -> None:
         ],
         version,
     )
+    packages.ensure(*packages.FOR_SGLANG_CPU)
     if not stamp.is_fresh(SGLANG, pins):
         with step("SGLang for a machine without a GPU (3 GB in /opt/inquest/sglang, some minutes)"):
             _install_environment(version)
@@ -39,6 +43,11 @@ def install() -> None:
             shutil.rmtree(MODELS, ignore_errors=True)
             run([SGLANG / "bin" / "python", _PARTS / "make_models.py", MODELS])
             stamp.set_fresh(MODELS, recipe)
+    if not stamp.is_fresh(JIT, pins):
+        with step(f"SGLang's matcher of n-grams (compiled into {JIT})"):
+            shutil.rmtree(JIT, ignore_errors=True)
+            _compile()
+            stamp.set_fresh(JIT, pins)
 
 
 def _install_environment(version: str) -> None:
@@ -51,3 +60,13 @@ def _install_environment(version: str) -> None:
         standin = Path(scratch) / "standin"
         shutil.copytree(_PARTS / "standin", standin)
         pip(SGLANG, ["install", "--no-deps", "--force-reinstall", standin])
+
+
+def _compile() -> None:
+    # The cache's key covers the compilers found on PATH, so PATH has to be the unit's.
+    environment = {
+        "PATH": f"{SGLANG / 'bin'}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "SGLANG_USE_CPU_ENGINE": "1",
+        "SGLANG_JIT_CACHE_DIR": str(JIT),
+    }
+    run([SGLANG / "bin" / "python", "-c", _COMPILE], env=environment)

@@ -115,6 +115,9 @@ def main() -> None:
     save_llama(folder / "tiny-draft", layers=1, seed=1)
     save_eagle(folder / "tiny-eagle", folder / "tiny", version=1)
     save_eagle(folder / "tiny-eagle3", folder / "tiny", version=3)
+    for file in folder.glob("*/*"):
+        # safetensors writes 0600, and the server does not run as root.
+        file.chmod(0o644)
 
 
 if __name__ == "__main__":
