@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-__all__ = ["AbsolutePath", "Duration", "EnvValue", "ModelRef", "Port", "Size", "Text", "plain_text"]
+__all__ = ["AbsolutePath", "Duration", "EnvValue", "ModelRef", "Port", "Size", "Text", "plain_text", "seconds"]
 
 # Quotes, backslashes and dollar signs are legal in a path, but systemd refuses them in the path of a program.
 _PROGRAM_PATH = re.compile(r"/[^\s\"'\\$%]+")

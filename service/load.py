@@ -90,8 +90,12 @@ def parse(raw: bytes, path: Path) -> ServerSpec:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise SpecError((Problem(file, "", f"is not UTF-8 text (line {line}): TOML files must be"),)) from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise SpecError((Problem(file, "", f"is not valid TOML: {error or 'nested too deeply'}"),)) from None
+    except tomllib.TOMLDecodeError as error:
+        last = raw.rstrip().count(b"\n") + 1
+        words = str(error).replace("at end of document", f"at line {last}, the last")
+        raise SpecError((Problem(file, "", f"is not valid TOML: {words}"),)) from None
+    except RecursionError:
+        raise SpecError((Problem(file, "", "is not valid TOML: nested too deeply"),)) from None
     try:
         spec = ServerSpec.model_validate({**table, "name": name})
     except ValidationError as error:
@@ -170,7 +174,7 @@ def _unknown(key: str, table: Mapping[str, Any]) -> str:
             where = f"{bare!r} in the table [{table_name}]" if table_name else f"{bare!r} before the first table"
             return f"is not a key here; write it as {where}"
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.7) or [
-        place for bare in difflib.get_close_matches(leaf, [p.rsplit(".", 1)[-1] for p in known], n=1, cutoff=0.75)
+        place for bare in difflib.get_close_matches(leaf, [p.rsplit(".", 1)[-1] for p in known], n=1, cutoff=0.8)
         for place in known if place.rsplit(".", 1)[-1] == bare
     ]  # fmt: skip
     if near:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from service.command import NOT_SGLANG, option
+from service.fields import seconds
 from service.spec import ALGORITHMS, Memory, Parallel, ServerSpec, Speculative
 
 __all__ = ["RULES", "Finding", "findings", "notes"]
@@ -112,6 +113,18 @@ def _served_name(spec: ServerSpec) -> Iterator[Finding]:
         yield Finding("served_model_name", "must not hold a ':' (SGLang keeps it for LoRA adapters)")
 
 
+def _start_limit(spec: ServerSpec) -> Iterator[Finding]:
+    """A failing start that is repeated so slowly that systemd never gives it up."""
+    limits = spec.limits
+    least = seconds(limits.restart_sec) * limits.start_limit_burst
+    if limits.restart != "no" and least >= seconds(limits.start_limit_interval):
+        yield _note(
+            "limits.start_limit_interval",
+            f"is {limits.start_limit_interval}, too short for {limits.start_limit_burst} starts that are "
+            f"{limits.restart_sec} apart: a server that fails at once is restarted for ever",
+        )
+
+
 def _extra_args(spec: ServerSpec) -> Iterator[Finding]:
     keys = {option("", key): key for key in ServerSpec.model_fields if key not in NOT_SGLANG}
     for table, model in (("speculative", Speculative), ("memory", Memory), ("parallel", Parallel)):
@@ -134,6 +147,7 @@ RULES: tuple[Rule, ...] = (
     _dp_attention,
     _nodes,
     _chunked_prefill,
+    _start_limit,
     _extra_args,
 )
 

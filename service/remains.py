@@ -119,4 +119,6 @@ def main(server: str, journal: str = JOURNAL_SOCKET) -> int:
             status(fields["MESSAGE"].partition(" ")[2])
     except Exception as error:  # the unit's own result must stand
         print(f"<4>inquest: remains not recorded: {type(error).__name__}: {error}", file=sys.stderr)
+    finally:
+        signal.alarm(0)
     return 0

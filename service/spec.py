@@ -198,5 +198,5 @@ class ServerSpec(_Table):
     @classmethod
     def _begins_with_option(cls, extra_args: list[str]) -> list[str]:
         if extra_args and not extra_args[0].startswith("-"):
-            raise ValueError(f"must begin with an option such as '--dtype', not with {extra_args[0]!r}")
+            raise ValueError("must begin with an option such as '--dtype'")
         return extra_args
