@@ -1,0 +1,152 @@
+from pathlib import Path
+
+import pytest
+
+from forensics.errors import SettingsError
+from forensics.settings import Settings, load
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "inquestd.toml"
+
+
+def problems(path: Path, text: str) -> str:
+    path.write_text(text)
+    with pytest.raises(SettingsError) as error:
+        load(path)
+    return error.value.message
+
+
+def test_a_missing_file_means_the_defaults(path: Path) -> None:
+    settings = load(path)
+    assert settings == Settings()
+    assert settings.units == ("sglang-*.service",)
+    assert (settings.api.host, settings.api.port, settings.api.socket) == ("127.0.0.1", 8642, None)
+    assert settings.link == "http://127.0.0.1:8642"
+
+
+def test_an_empty_file_means_the_defaults(path: Path) -> None:
+    path.write_text("")
+    assert load(path) == Settings()
+
+
+def test_everything_can_be_set(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("s3cret\n")
+    path.write_text(f"""
+        units = ["sglang-*.service", "llm.service"]
+        state_dir = "/srv/inquest"
+        settle_seconds = 1
+        sample_interval_seconds = 0.5
+        lookback_seconds = 0
+        log_level = "debug"
+        [api]
+        host = "::1"
+        port = 9000
+        socket = "/run/inquestd/api.sock"
+        [alerts]
+        link = "https://gpu7.example/inquest/"
+        [[alerts.webhooks]]
+        name = "pager"
+        url = "https://pager.example/hook"
+        timeout_seconds = 3
+        headers.Authorization.file = "{tmp_path}/token"
+        [[alerts.webhooks]]
+        name = "chat"
+        url.credential = "chat-url"
+        [retention]
+        max_crashes = 10
+        max_age_days = 1
+    """)
+    settings = load(path)
+    assert settings.units == ("sglang-*.service", "llm.service")
+    assert settings.state_dir == Path("/srv/inquest")
+    assert settings.local_address == "http://[::1]:9000"
+    assert settings.link == "https://gpu7.example/inquest"
+    pager, chat = settings.alerts.webhooks
+    assert pager.headers["Authorization"].read() == "s3cret"
+    assert pager.timeout_seconds == 3
+    assert not isinstance(chat.url, str)
+    assert settings.retention.max_age_days == 1
+
+
+def test_the_state_directory_is_what_systemd_says(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STATE_DIRECTORY", "/var/lib/private/inquestd")
+    assert load(path).state_dir == Path("/var/lib/private/inquestd")
+    monkeypatch.delenv("STATE_DIRECTORY")
+    assert load(path).state_dir == Path("/var/lib/inquestd")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("unitz = []", ["unitz", "unknown key", "did you mean `units`", "settle_seconds"]),
+        ("[api]\nprot = 1", ["api.prot", "did you mean `port`", "host, port, socket"]),
+        ("[api]\nport = 70000", ["api.port", "less than or equal to 65535", "it is 70000"]),
+        ("[api]\nport = 'x'", ["api.port", "valid integer", "it is 'x'"]),
+        ("[api]\nhost = '0.0.0.0'", ["api.host", "not a loopback address", "no access control", "it is '0.0.0.0'"]),
+        ("[api]\nhost = '::'", ["api.host", "not a loopback address"]),
+        ("[api]\nhost = 'gpu7.example'", ["api.host", "not an IP address", "127.0.0.1"]),
+        ("units = []", ["units", "at least 1 item"]),
+        ("units = ['sglang-*']", ["units[0]", "it is 'sglang-*'"]),
+        ("settle_seconds = -1", ["settle_seconds", "greater than or equal to 0"]),
+        ("log_level = 'loud'", ["log_level", "'debug', 'info', 'warning' or 'error'"]),
+        ("[[alerts.webhooks]]\nname = 'a'", ["alerts.webhooks[0].url", "field required"]),
+        ("[[alerts.webhooks]]\nname = 'a'\nurl = 'ftp://x'", ["alerts.webhooks[0].url", "http://host/"]),
+        ("[[alerts.webhooks]]\nname = 'a'\nurl.fle = '/x'", ["alerts.webhooks[0].url.fle", "did you mean `file`"]),
+        ("[[alerts.webhooks]]\nname = 'a'\nurl = {}", ["alerts.webhooks[0].url", "give either `file` or `credential`"]),
+        ("[[alerts.webhooks]]\nname = 'journal'\nurl = 'http://x'", ["alerts", "'journal' is taken"]),
+        ("[retention]\nmax_crashes = 0", ["retention.max_crashes", "greater than or equal to 1"]),
+    ],
+)
+def test_a_mistake_is_told_with_file_key_and_what_is_allowed(path: Path, text: str, words: list[str]) -> None:
+    message = problems(path, text)
+    for word in [str(path), *words]:
+        assert word in message
+
+
+def test_all_mistakes_are_told_at_once(path: Path) -> None:
+    message = problems(path, "settle_seconds = 'x'\nunitz = []\n[api]\nport = -1")
+    assert [line.split(": ")[1] for line in message.splitlines()] == ["settle_seconds", "api.port", "unitz"]
+
+
+def test_a_secret_written_inline_is_refused_and_not_repeated(path: Path) -> None:
+    message = problems(
+        path, "[[alerts.webhooks]]\nname = 'a'\nurl = 'http://x'\nheaders.Authorization = 'Bearer s3cret'"
+    )
+    assert "alerts.webhooks[0].headers.Authorization: a secret is never written here" in message
+    assert "s3cret" not in message
+
+
+@pytest.mark.parametrize("content", [b"[api", b"\xff\xfe", b"a = 1\na = 2"])
+def test_what_is_not_toml_is_told(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(SettingsError) as error:
+        load(path)
+    assert error.value.code == "settings-not-toml"
+    assert str(path) in error.value.message
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as error:
+        load(tmp_path)
+    assert error.value.code == "settings-unreadable"
+
+
+def test_a_credential_is_read_from_where_systemd_puts_it(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.write_text("[[alerts.webhooks]]\nname = 'a'\nurl.credential = 'chat-url'")
+    url = load(path).alerts.webhooks[0].url
+    assert not isinstance(url, str)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    with pytest.raises(SettingsError) as error:
+        url.read()
+    assert "chat-url" in error.value.message
+    (tmp_path / "chat-url").write_text("https://chat.example/x\n")
+    assert url.read() == "https://chat.example/x"
+
+
+def test_settings_do_not_change_later() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().settle_seconds = 1.0  # type: ignore[misc]
