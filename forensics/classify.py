@@ -7,7 +7,8 @@ from forensics.advice import advise
 from forensics.causality import Ending
 from forensics.events import SpawnFailed, StartLimitHit, Unkillable
 from forensics.fingerprint import digest, signature
-from forensics.model import Family, Finding, NotThis, Phase, RuledOut, Run, Strength, Verdict
+from forensics.memory import story
+from forensics.model import Family, Finding, NotThis, Phase, Role, RuledOut, Run, Strength, Verdict
 from forensics.phase import became_ready, began_usec, doing, phase
 from forensics.rules import RULES, Rule
 from forensics.timeline import Timeline
@@ -68,14 +69,21 @@ def _verdict(
         doing=doing(ending, began),
         evidence=evidence,
         ruled_out=tuple(ruled_out),
-        also=tuple(rule.cause for rule, other in found if other is not finding),
+        also=tuple(rule.cause for rule, other in found if finding and _begins_elsewhere(other, finding)),
         gaps=tuple(dict.fromkeys(ending.timeline.gaps)),
         notes=(*(finding.notes if finding else ()), *notes, *_notes(ending, cause)),
         advice=advise(cause, finding, at, ending),
         fingerprint=digest(text),
         signature=text,
         awaits=finding.awaits if finding else ("kernel", "coredump"),
+        memory=story(ending, cause, subclass),
     )
+
+
+def _begins_elsewhere(other: Finding, chosen: Finding) -> bool:
+    """Whether another rule's finding rests on another event: the same event read more coarsely is no other cause."""
+    began = [entry.event for entry in chosen.evidence if entry.role is Role.INITIATING]
+    return not any(entry.event in began for entry in other.evidence if entry.role is Role.INITIATING)
 
 
 def _summary(ending: Ending, finding: Finding | None, at: Phase, *, ready: bool) -> str:

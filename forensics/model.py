@@ -133,6 +133,23 @@ class Doing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryFigure:
+    """One row of the memory table: `what` it is, how much, and who says so."""
+
+    what: str
+    size_bytes: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryStory:
+    """Where the memory went, as far as it was recorded, and one sentence on it."""
+
+    sentence: str
+    figures: tuple[MemoryFigure, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """The answer. `cause` is a stable slug (`unknown` when nothing is decisive), `strength` None for those.
 
@@ -158,6 +175,7 @@ class Verdict:
     fingerprint: str
     signature: str
     awaits: tuple[str, ...] = ()
+    memory: MemoryStory | None = None
 
     @property
     def settled(self) -> bool:

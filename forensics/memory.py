@@ -1,0 +1,138 @@
+"""Where the memory went: SGLang's own accounting at the start, the host's and the GPUs' figures at the end. Pure.
+
+SGLang's `GB` are GiB. On unified-memory machines NVML has no figures and SGLang's `avail mem` is the host's memory.
+"""
+
+from collections.abc import Iterator
+
+from forensics.causality import Ending
+from forensics.events import CgroupMemory, Event, GpuMemory, HostMemory, Milestone, OomLimit, OomVictim, Remains
+from forensics.model import MemoryFigure, MemoryStory
+
+_GIB = 2**30
+_TREND_USEC = 60_000_000
+_STEADY_BYTES = 64 * 2**20
+
+
+_MEMORY_CAUSES = ("kernel-oom", "userspace-oom-kill", "cuda-oom", "unexplained-kill")
+_MEMORY_REFUSALS = ("memory", "running-request", "kv", "state-cache")
+
+
+def story(ending: Ending, cause: str, subclass: str) -> MemoryStory | None:
+    """The table and the sentence; None for a death that has nothing to do with memory, or when no figure is known."""
+    refused = cause == "configuration-error" and any(word in subclass for word in _MEMORY_REFUSALS)
+    if cause not in _MEMORY_CAUSES and not refused:
+        return None
+    figures = (*_accounting(ending), *_graphics(ending), *_host(ending))
+    if not figures:
+        return None
+    return MemoryStory(sentence=_sentence(ending, cause), figures=figures)
+
+
+def _accounting(ending: Ending) -> Iterator[MemoryFigure]:
+    """SGLang's lines. The second pair of a kind is the draft model's."""
+    seen: dict[str, int] = {}
+    for milestone in ending.timeline.all(Milestone):
+        values = dict(milestone.values)
+        seen[milestone.name] = seen.get(milestone.name, 0) + 1
+        whose = "target" if seen[milestone.name] == 1 else "draft"
+        if milestone.name == "load-weight-end":
+            yield _gib(f"{whose} weights", values.get("mem_usage"), "SGLang: Load weight end")
+        elif milestone.name == "kv-cache":
+            parts = [values.get(name) for name in ("k_size", "v_size", "kv_size")]
+            total = sum(float(part) for part in parts if part)
+            yield _gib(f"{whose} KV cache ({values.get('tokens')} tokens)", str(total), "SGLang: KV Cache is allocated")
+        elif milestone.name == "mamba-cache":
+            total = sum(float(values.get(name, 0)) for name in ("conv_state", "ssm_state"))
+            yield _gib("mamba cache", str(total), "SGLang: Mamba Cache is allocated")
+        elif milestone.name == "graph-capture-end":
+            what = " ".join(filter(None, (values.get("what", "").strip(), "graphs")))
+            yield _gib(what, values.get("mem_usage"), "SGLang: Capture … graph end")
+    last = [m for m in ending.timeline.all(Milestone) if "avail_mem" in dict(m.values)]
+    if last:
+        yield _gib("left after that", dict(last[-1].values)["avail_mem"], f"SGLang: {last[-1].name}")
+
+
+def _graphics(ending: Ending) -> Iterator[MemoryFigure]:
+    """NVML's last reading of each GPU, and what processes of ours and of others held on it."""
+    last: dict[str, GpuMemory] = {}
+    for gpu in ending.timeline.all(GpuMemory):
+        if gpu.usec <= ending.run.ended_usec:
+            last[gpu.uuid] = gpu
+    for gpu in last.values():
+        if gpu.used_bytes is not None and gpu.total_bytes is not None:
+            yield MemoryFigure(what=f"GPU {gpu.index} in use", size_bytes=gpu.used_bytes, source="NVML")
+            yield MemoryFigure(what=f"GPU {gpu.index} in all", size_bytes=gpu.total_bytes, source="NVML")
+        for process in gpu.processes:
+            if process.used_bytes is not None:
+                whose = "ours" if ending.run.owns_pid(process.pid) else "not ours"
+                what = f"GPU {gpu.index}: process {process.pid} ({whose})"
+                yield MemoryFigure(what=what, size_bytes=process.used_bytes, source="NVML")
+
+
+def _host(ending: Ending) -> Iterator[MemoryFigure]:
+    cgroup = _last_cgroup(ending)
+    if cgroup is not None:
+        for what, size in (
+            ("unit now", cgroup.current_bytes),
+            ("unit at its peak", cgroup.peak_bytes),
+            ("unit's limit (memory.max)", cgroup.max_bytes),
+        ):
+            if size is not None:
+                yield MemoryFigure(what=what, size_bytes=size, source="memory cgroup")
+    for limit in list(ending.timeline.all(OomLimit))[-1:]:
+        yield MemoryFigure(what="limit at the kill", size_bytes=limit.limit_bytes, source="kernel")
+        yield MemoryFigure(what="used at the kill", size_bytes=limit.usage_bytes, source="kernel")
+    for victim in ending.timeline.all(OomVictim):
+        if ending.run.owns_pid(victim.victim_pid) and victim.anon_rss_bytes is not None:
+            size = victim.anon_rss_bytes + (victim.file_rss_bytes or 0) + (victim.shmem_rss_bytes or 0)
+            what = f"victim {victim.victim_pid} ({victim.task}), resident"
+            yield MemoryFigure(what=what, size_bytes=size, source="kernel")
+    host = ending.timeline.last(HostMemory, before=ending.run.ended_usec)
+    if host is not None:
+        yield MemoryFigure(what="host, still available", size_bytes=host.available_bytes, source="/proc/meminfo")
+        yield MemoryFigure(what="host in all", size_bytes=host.total_bytes, source="/proc/meminfo")
+
+
+def _last_cgroup(ending: Ending) -> CgroupMemory | None:
+    remains = ending.timeline.last(Remains)
+    if remains is not None and remains.memory is not None and remains.memory.peak_bytes is not None:
+        return remains.memory
+    return ending.timeline.last(CgroupMemory)
+
+
+def _sentence(ending: Ending, cause: str) -> str:
+    trend = _trend(ending)
+    if cause == "cuda-oom":
+        return (
+            "GPU memory is SGLang's to divide: weights, KV cache and graphs stand above, the rest is for activations."
+        )
+    if trend is None:
+        return "How the memory grew before the end was not recorded."
+    what, change, seconds = trend
+    if abs(change) < _STEADY_BYTES:
+        return f"{what} was steady over the last {seconds:.0f} s: it ended in a jump between two samples, or elsewhere."
+    direction = "grew" if change > 0 else "shrank"
+    return f"{what} {direction} by {abs(change) / _GIB:.2f} GiB over the last {seconds:.0f} s."
+
+
+def _trend(ending: Ending) -> tuple[str, int, float] | None:
+    """What changed over the last minute: the unit's memory where it is accounted, else the host's."""
+    unit = [
+        (event, event.current_bytes) for event in ending.timeline.all(CgroupMemory) if event.current_bytes is not None
+    ]
+    host = [(event, event.total_bytes - event.available_bytes) for event in ending.timeline.all(HostMemory)]
+    for name, samples in (("The unit's memory", unit), ("The host's used memory", host)):
+        last = [(event, size) for event, size in samples if _in_last_minute(ending, event)]
+        if len(last) >= 2:
+            seconds = (last[-1][0].usec - last[0][0].usec) / 1e6
+            return name, last[-1][1] - last[0][1], seconds
+    return None
+
+
+def _in_last_minute(ending: Ending, event: Event) -> bool:
+    return ending.run.ended_usec - _TREND_USEC <= event.usec <= ending.run.ended_usec
+
+
+def _gib(what: str, text: str | None, source: str) -> MemoryFigure:
+    return MemoryFigure(what=what, size_bytes=int(float(text or 0) * _GIB), source=source)
