@@ -1,0 +1,180 @@
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from forensics.codec import dump_run, dump_verdict
+from forensics.model import Doing, Evidence, Role
+from forensics.public import CrashShape, crash_shape, server_name, signal_name, usec, when
+from forensics.report import cut, message, report
+from tests.forensics.factories import EPOCH, clean, crash, main_exit, traceback
+
+TRACEBACK = """Scheduler hit an exception: Traceback (most recent call last):
+  File "/srv/eagle_worker.py", line 97, in verify
+    raise RuntimeError("tensor sizes differ")
+RuntimeError: tensor sizes differ"""
+
+
+def shape(number: int = 1, **changes: Any) -> CrashShape:
+    made = crash(number, **changes)
+    return crash_shape(dump_run(made.run), dump_verdict(made.verdict))
+
+
+def text(crash: CrashShape) -> str:
+    return "\n".join(line.text for line in report(crash))
+
+
+# --- the message ---------------------------------------------------------------------------------------------
+
+
+def test_a_message_says_in_this_order_what_blame_remedy_proof_and_link() -> None:
+    initiating = Evidence(role=Role.INITIATING, event=traceback(message=TRACEBACK))
+    told = message(
+        shape(
+            cause="configuration-error",
+            summary="SGLang refused its arguments",
+            advice=("Lower speculative.num_steps.", "second thoughts"),
+            evidence=(Evidence(role=Role.CASCADE, event=main_exit()), initiating),
+        ),
+        host="gpu7",
+        link="http://127.0.0.1:8642",
+    )
+    assert told.splitlines() == [
+        "demo on gpu7 died: SGLang refused its arguments (configuration-error, confirmed)",
+        "The configuration is to blame.",
+        "Lower speculative.num_steps.",
+        "RuntimeError: tensor sizes differ",
+        "http://127.0.0.1:8642/crashes/000000000001",
+    ]
+
+
+def test_blame_is_not_given_where_the_cause_does_not_settle_it() -> None:
+    assert "blame" not in message(shape(cause="kernel-oom"), host="h", link="http://x")
+
+
+def test_without_decisive_evidence_the_message_says_what_was_not_seen() -> None:
+    told = message(shape(cause="unknown", strength=None, evidence=(), advice=()), host="h", link="http://x")
+    assert told.splitlines()[0].endswith("(unknown)")
+    assert told.splitlines()[1] == "Not seen: gpu: no NVIDIA driver on this machine"
+
+
+def test_a_correction_says_that_it_is_one() -> None:
+    stopped = clean(1)
+    told = message(
+        crash_shape(dump_run(stopped.run), dump_verdict(stopped.verdict), revision=2), host="h", link="x", amends=True
+    )
+    assert told.startswith("Corrected: demo on h stopped as asked: ")
+
+
+def test_a_verdict_that_may_change_says_so() -> None:
+    assert "(python-exception, confirmed, may still change)" in message(
+        shape(awaits=("kernel",)), host="h", link="http://x"
+    )
+
+
+def test_hostile_text_stays_on_its_line() -> None:
+    told = message(shape(summary="a\r\nb\x1b[2Jc\u202ed\u2028e"), host="h", link="http://x")
+    assert told.splitlines()[0] == "demo on h died: a b [2Jc d e (python-exception, confirmed)"
+
+
+def test_a_long_line_is_cut() -> None:
+    assert cut("x" * 500) == "x" * 299 + "…"
+    assert cut("x" * 300) == "x" * 300
+
+
+# --- the report ----------------------------------------------------------------------------------------------
+
+
+def test_the_verdict_comes_first() -> None:
+    lines = text(shape()).splitlines()
+    assert lines[0] == "demo · python-exception, confirmed · 2026-03-01 12:01:01 UTC"
+    assert lines[1] == "The scheduler died of RuntimeError: tensor sizes differ"
+
+
+def test_the_report_has_everything_that_the_verdict_has() -> None:
+    said = text(
+        shape(
+            notes=("a rule failed",),
+            also=("cuda-error",),
+            doing=Doing(figures=(("running-req", "3"),), seconds_before_death=1.5),
+        )
+    )
+    for words in [
+        "ran           2026-03-01 12:00:11 to 2026-03-01 12:01:01 UTC, had been ready",
+        "died while    serving",
+        "main process  killed by SIGKILL; systemd's result: signal",
+        "last seen     running-req 3 (1.5 s before)",
+        "12:01:00.000 initiating server  ← the first failure of this run",
+        "12:01:01.000 cascade    systemd  ← SGLang's main process kills itself after a child failed",
+        "      Main process exited, code=killed, status=9/KILL",
+        "Ruled out\n  kernel-oom: the kernel's log was read and names no victim of this unit",
+        "Also seen\n  cuda-error",
+        "Could not be seen\n  gpu: no NVIDIA driver on this machine",
+        "Notes\n  a rule failed",
+        "What to do\n  Report it to SGLang with the traceback.",
+        "fingerprint  v1-0123456789abcdef  python-exception | RuntimeError | eagle_worker.py in verify",
+        "journalctl _SYSTEMD_INVOCATION_ID=00000000000100000000000000000000",
+    ]:
+        assert words in said
+
+
+def test_a_traceback_keeps_its_indentation() -> None:
+    said = text(shape(evidence=(Evidence(role=Role.INITIATING, event=traceback(message=TRACEBACK)),)))
+    assert '\n        File "/srv/eagle_worker.py", line 97, in verify\n' in said
+
+
+def test_lines_carry_their_role() -> None:
+    styles = [line.style for line in report(shape())]
+    assert styles[:2] == ["title", "verdict"]
+    assert styles.index("initiating") < styles.index("cascade")
+
+
+def test_no_evidence_is_said() -> None:
+    assert "Evidence\n  none that decides" in text(shape(evidence=()))
+
+
+def test_an_exit_that_systemd_did_not_tell_is_said() -> None:
+    assert "systemd did not say how the main process ended; systemd's result: not known" in text(
+        shape(exit_code=None, exit_status=None, result=None)
+    )
+    assert "exited with status 1" in text(shape(exit_code="exited", exit_status=1))
+
+
+def test_control_characters_in_evidence_do_not_reach_the_terminal() -> None:
+    hostile = Evidence(role=Role.INITIATING, event=traceback(message="\x1b]0;owned\x07 RuntimeError"))
+    assert "\x1b" not in text(shape(evidence=(hostile,)))
+    assert "�]0;owned� RuntimeError" in text(shape(evidence=(hostile,)))
+
+
+# --- the public shape ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("unit", "server"),
+    [("sglang-demo.service", "demo"), ("sglang-a-b.service", "a-b"), ("llm.service", "llm"), ("sglang-.service", "")],
+)
+def test_the_servers_name_is_in_the_units_name(unit: str, server: str) -> None:
+    assert server_name(unit) == (server or unit)
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "exit_status", "name"),
+    [
+        ("killed", 9, "SIGKILL"),
+        ("dumped", 11, "SIGSEGV"),
+        ("killed", 35, "signal 35"),
+        ("exited", 9, None),
+        (None, None, None),
+        ("killed", None, None),
+    ],
+)
+def test_a_signal_is_named_only_when_one_ended_the_process(
+    exit_code: str | None, exit_status: int | None, name: str | None
+) -> None:
+    assert signal_name(exit_code, exit_status) == name
+
+
+def test_stamps_keep_their_microseconds() -> None:
+    stamp = usec(EPOCH) + 1
+    assert when(stamp) == "2026-03-01T12:00:00.000001Z"
+    assert usec(datetime.fromisoformat(when(stamp))) == stamp
