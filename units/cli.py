@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from service.load import SERVERS_DIR, SpecError, load, spec_path
+from service.load import SERVERS_DIR, load, spec_path
 from service.pairs import notes
 from units.generator import Generated, generated
 from units.verify import verify
@@ -36,6 +36,7 @@ def check(
     if not paths:
         typer.echo(f"no spec in {SERVERS_DIR}: there is nothing to check", err=True)
     good: list[Generated] = []
+    ports: dict[int, str] = {}
     failed = False
     for path in paths:
         unit = generated(path)
@@ -43,11 +44,14 @@ def check(
             failed = True
             for problem in unit.problems:
                 typer.echo(str(problem), err=True)
-        else:
-            good.append(unit)
-            for note in _notes(path):
-                typer.echo(f"{path}: note: {note}")
-            typer.echo(f"{path}: good, makes {unit.unit}")
+            continue
+        good.append(unit)
+        spec = load(path)
+        for note in notes(spec):
+            typer.echo(f"{path}: note: {note}")
+        if (other := ports.setdefault(spec.port, spec.name)) != spec.name:
+            typer.echo(f"{path}: note: port {spec.port} is that of {other} as well: only one of them can run at a time")
+        typer.echo(f"{path}: good, makes {unit.unit}")
     complaints = verify(good)
     for complaint in complaints or ():
         typer.echo(f"systemd-analyze verify: {complaint}", err=True)
@@ -81,10 +85,3 @@ def write_units(
 
 def _path(server: str) -> Path:
     return Path(server).absolute() if "/" in server or server.endswith(".toml") else spec_path(server)
-
-
-def _notes(path: Path) -> tuple[str, ...]:
-    try:
-        return notes(load(path))
-    except SpecError:  # changed since a moment ago
-        return ()

@@ -129,11 +129,12 @@ def _evidence(spec: ServerSpec) -> str:
 
 
 def _memory(limits: Limits) -> str:
+    kills = limits.oom_policy == "kill"
     lines = [
         "Slice=sglang.slice",
         "# Without accounting there are no memory.events, and an OOM kill cannot be told from another SIGKILL.",
         "MemoryAccounting=yes",
-        "# kill: one process lost to the OOM killer ends the server; the rest would hang for minutes.",
+        *(["# One process lost to the OOM killer ends the server; the rest would hang for minutes."] if kills else []),
         f"OOMPolicy={limits.oom_policy}",
     ]
     given = {

@@ -254,9 +254,8 @@ class TestMain:
         self, server: Path, free_port: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("JOURNAL_STREAM", "8:1")
-        server.write_text(
-            f"model_path = '/nowhere/model'\npython = '/nowhere/python'\nport = {free_port}\n[speculative]\nnum_steps = 3\n"
-        )
+        keys = f"model_path = '/nowhere/model'\npython = '/nowhere/python'\nport = {free_port}\n"
+        server.write_text(keys + "[speculative]\nnum_steps = 3\n")
         assert module.main("demo") == PREFLIGHT_REFUSED
         lines = capsys.readouterr().err.splitlines()
         assert [line[:12] for line in lines] == ["<5>inquest: ", "<3>inquest: ", "<3>inquest: "]
