@@ -4,8 +4,8 @@ SGLang's CPU kernels for it need AVX-512; torch_native runs anywhere but knows o
 The plugin adds target verification, draft extension, and multi-step drafts with topk 1.  SGLang
 loads it through its own entry point group; its files are not changed.
 
-Set SGLANG_CPU_HANG_FILE to a path to make decoding hang as long as that file exists, which is how
-SGLang's own watchdog is brought to end a server in a test.
+Set SGLANG_CPU_HANG_FILE to a path to make the model hang as long as that file exists: a request
+that does not end, and after a while SGLang's own watchdog.
 """
 
 # ruff: noqa: FBT002  (the signatures are SGLang's)
@@ -143,11 +143,13 @@ def _draft_in_steps(backend_class, factory_class):
 
 
 def _hang_while_exists(backend_class, path):
-    plain_forward_decode = backend_class.forward_decode
+    def hanging(forward):
+        def hang_and_forward(self, *args, **kwargs):
+            while os.path.exists(path):
+                time.sleep(0.1)
+            return forward(self, *args, **kwargs)
 
-    def forward_decode(self, *args, **kwargs):
-        while os.path.exists(path):
-            time.sleep(0.1)
-        return plain_forward_decode(self, *args, **kwargs)
+        return hang_and_forward
 
-    backend_class.forward_decode = forward_decode
+    backend_class.forward_decode = hanging(backend_class.forward_decode)
+    backend_class.forward_extend = hanging(backend_class.forward_extend)

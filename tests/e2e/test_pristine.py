@@ -1,0 +1,114 @@
+"""deploy/up on a Debian 12 on which nothing was ever installed: a missing install step shows.
+
+The tree has systemd and apt and no more.  What it gets from this machine are the checkout, the bundle
+of certificates and the settings of pip and apt, since without them nobody here reaches an index.
+"""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy import nspawn
+from deploy.environment import ROOT
+from tests.e2e import debian
+from tests.e2e.conftest import Say
+from tests.e2e.inquest import Inquest, decisive
+
+pytestmark = [pytest.mark.e2e, pytest.mark.pristine]
+
+CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+_PIP_CONFIG = (Path("/etc/pip.conf"), Path("/etc/xdg/pip"))
+_VARIABLES = re.compile(r"PIP_|SSL_CERT_FILE|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|https?_proxy|no_proxy", re.IGNORECASE)
+
+
+def _settings() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if _VARIABLES.match(key)}
+
+
+def _named_folders() -> list[Path]:
+    """Folders of this machine from which pip's settings let it install."""
+    config = subprocess.run([ROOT / ".venv/bin/pip", "config", "list"], capture_output=True, text=True, check=True)
+    words = re.split(r"[\s'\"=\\]+|file://", f"{config.stdout} {' '.join(_settings().values())}")
+    folders = {Path(word) for word in words if word.startswith("/") and Path(word).is_dir()}
+    # An index of files names the folder beside it.
+    return sorted({f.parent if f.name == "simple" else f for f in folders if not f.is_relative_to("/etc")})
+
+
+@pytest.fixture(scope="module")
+def pristine(say: Say) -> Iterator[nspawn.Machine]:
+    say("a pristine Debian 12 (a minute when nothing is cached)")
+    tree = debian.tree("pristine-tree", ["systemd", "systemd-sysv", "python3"])
+    name = f"inquest-pristine-{os.getpid()}"
+    folders = _named_folders()
+    booted = nspawn.boot(name, lower=tree, bind_ro=[ROOT, *folders], memory="8G")
+    try:
+        _give_settings(booted.root)
+        yield booted
+    finally:
+        nspawn.down(name)
+
+
+def _give_settings(root: Path) -> None:
+    for source in (CERTIFICATES, *_PIP_CONFIG, *Path("/etc/apt/apt.conf.d").glob("*")):
+        if source.exists():
+            target = root / source.relative_to("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_dir():
+                shutil.copytree(source, target, dirs_exist_ok=True)
+            else:
+                shutil.copy(source, target)
+
+
+def test_installs_serves_and_explains_a_death(pristine: nspawn.Machine, say: Say) -> None:
+    _assert_bare(pristine)
+    up = subprocess.Popen(
+        pristine.argv([ROOT / "deploy" / "up"], env=_settings()),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert up.stdout is not None
+    with up.stdout:
+        for line in up.stdout:
+            say(line.rstrip())
+    assert up.wait() == 0, "deploy/up failed, see above"
+
+    inquest = Inquest(pristine)
+    assert inquest.get("/healthz")["version"]
+    demo = inquest.server("demo")
+    answer = demo.post("/v1/completions", {"model": "demo", "prompt": "the quick brown fox", "max_tokens": 8})
+    assert answer.status_code == 200
+
+    run = demo.current()
+    pristine.run("systemctl", "kill", "--signal=KILL", "--kill-whom=main", demo.unit)
+    crash = inquest.crash_of(run)
+    assert (crash["cause"], crash["strength"]) == ("external-signal", "confirmed")
+    assert "on client request" in "\n".join(decisive(crash))
+    shown = pristine.run("inquest", "show", crash["id"]).stdout
+    assert "external-signal" in shown
+
+
+def test_takes_it_all_away(pristine: nspawn.Machine) -> None:
+    pristine.run(ROOT / "deploy" / "down", "--purge", timeout=120)
+    for left in ("opt/inquest", "etc/inquest", "var/lib/inquest", "var/lib/inquestd", "usr/local/bin/inquest"):
+        assert not (pristine.root / left).exists(), left
+    units = pristine.run("systemctl", "list-units", "--all", "--plain", "--no-legend", "inquest*", "sglang*").stdout
+    assert units == ""
+    users = pristine.run("getent", "passwd", "inquest", "sglang", check=False).stdout
+    assert users == ""
+
+
+def _assert_bare(machine: nspawn.Machine) -> None:
+    for port in (8642, 30000):
+        with socket.socket() as probe:
+            # The machine shares this host's network, as an installation needs it.
+            assert probe.connect_ex(("127.0.0.1", port)) != 0, f"port {port} is in use here: ./deploy/down first"
+    for command in ("gcc", "curl", "dbus-daemon", "pkg-config"):
+        assert machine.run("which", command, check=False).returncode != 0, f"{command} is there already"
