@@ -40,6 +40,7 @@ _MAX_BLOCK_LINES = 600
 _MAX_ARG_CHARS = 400
 _GLUED = re.compile(r"refleaks\.html(?=\[\d{4}-)")
 _PREFLIGHT = re.compile(r"inquest: preflight refused: (?P<check>[\w-]+): (?P<reason>.*)")
+_STRAY_STARTS = frozenset({"Pr", "Ex", "Er", "ER"})
 _CONTENT_USEC = 50_000
 """The lines of one record come in one write, microseconds apart: what comes later is not part of it."""
 
@@ -165,10 +166,10 @@ class ServerLog:
         if batch := lines.BATCH.match(text):
             return [_batch(entry, batch)]
         for row in lines.MILESTONES:
-            if match := row.pattern.match(text):
+            if row.needle in text and (match := row.pattern.match(text)):
                 return [Milestone(record=_note(entry), name=row.name, tag=tag, values=_values(match))]
         for row in lines.SIGNALS:
-            if match := row.pattern.match(text):
+            if row.needle in text and (match := row.pattern.match(text)):
                 return [ServerSignal(record=_note(entry), name=row.name, values=_values(match))]
         return self._loose(entry, pid, tag, text)
 
@@ -192,9 +193,9 @@ class ServerLog:
             kind, header = opened
             self._open(pid, kind, header or self._stray.pop(pid, ""), "", entry, text)
             return events
-        if STRAY_HEADER.match(text):
+        if text[:2] in _STRAY_STARTS and STRAY_HEADER.match(text):
             self._stray[pid] = text.rstrip(":")
-        if refused := _PREFLIGHT.match(text):
+        if text.startswith("inquest: ") and (refused := _PREFLIGHT.match(text)):
             events.append(PreflightRefused(record=_note(entry), check=refused["check"], reason=refused["reason"]))
             return events
         events.extend(self._loose(entry, pid, "", text))
@@ -202,15 +203,15 @@ class ServerLog:
 
     def _loose(self, entry: Entry, pid: int | None, tag: str, text: str) -> list[Event]:
         """Lines that say something on their own, wherever they stand."""
-        if fatal := FATAL.match(text):
+        if text.startswith("Fatal Python error") and (fatal := FATAL.match(text)):
             self._open(pid, "fatal", fatal["error"], tag, entry, text)
             return []
         for row in lines.CHILD_DEATHS:
-            if match := row.pattern.match(text):
+            if row.needle in text and (match := row.pattern.match(text)):
                 return [_child_died(entry, match)]
         role = self.role_of.get(pid or 0, "")
         for row in lines.ERRORS:
-            if match := row.pattern.search(text):
+            if row.needle in text and (match := row.pattern.search(text)):
                 values = _values(match)
                 return [ServerError(record=_note(entry), name=row.name, process=role, tag=tag, values=values)]
         return []
@@ -220,9 +221,9 @@ class ServerLog:
         """The kind of block that this line begins, and its header."""
         if TRACEBACK in text:
             return "traceback", text.split(TRACEBACK, 1)[0].strip(" +|:").removesuffix("Exception Group").rstrip(": ")
-        if fatal := FATAL.match(text):
+        if text.startswith("Fatal Python error") and (fatal := FATAL.match(text)):
             return "fatal", fatal["error"]
-        if TERMINATE.match(text):
+        if text.startswith("terminate called") and TERMINATE.match(text):
             return "abort", ""
         return None
 
@@ -264,7 +265,7 @@ class ServerLog:
         events: list[Event] = []
         for entry, text in zip(block.entries[1:], block.texts[1:], strict=True):
             for row in lines.ERRORS:
-                if match := row.pattern.search(text):
+                if row.needle in text and (match := row.pattern.search(text)):
                     events.append(
                         ServerError(
                             record=_note(entry), name=row.name, process="", tag=block.tag, values=_values(match)
@@ -307,7 +308,8 @@ def _values(match: re.Match[str]) -> tuple[tuple[str, str], ...]:
 
 
 def _batch(entry: Entry, match: re.Match[str]) -> Batch:
-    return Batch(record=_note(entry), phase=match["phase"].lower(), values=parse_figures(match["figures"]))
+    figures = parse_figures(match["figures"])
+    return Batch(record=_note(entry, entry.message), phase=match["phase"].lower(), values=figures)
 
 
 def _child_died(entry: Entry, match: re.Match[str]) -> ChildDied:
