@@ -6,23 +6,23 @@ counts it; the few other records have a reader with many matches. `journal.Journ
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from systemd import _reader
 
 from forensics.entry import Entry
-from forensics.sources import kernel, systemd
+from forensics.events import Gap
 from forensics.sources.export import entry_of, with_message
 
 LOCAL_ONLY = 1
 _THRESHOLD_BYTES = 256 * 1024
-# Each page of the journal that was looked at stays mapped until the reader is closed.
-_REOPEN_AFTER = 50_000
-# After so many counted lines the invocation is looked at again.
-_STRIDE = 256
+# So many lines are read at once where all of them are only counted.
+_BULK = 128
 # Only a line this long can be the part of a split one: journald's LineMax= is 48 KiB unless it was made much smaller.
 _LONG_BYTES = 2048
 # A split line is joined up to this size; the server's log has nothing to say beyond.
@@ -40,6 +40,9 @@ class Lines:
     first_monotonic_usec: int
     last_monotonic_usec: int
     last_realtime_usec: int
+
+
+Item = Entry | Lines | Gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,29 +95,43 @@ def entry_at(reader: Any) -> Entry | None:
     return entry_of(fields)
 
 
-class Stream:
-    """One reader and the entry that it offers next.
+def field(reader: Any, name: str) -> str:
+    """One field of the entry at the reader's position, or the empty string."""
+    try:
+        value: bytes = reader._get(name)
+    except KeyError:
+        return ""
+    return value.decode("utf-8", "replace")
 
-    `fill` goes on until there is something to offer (`head`) or nothing more to read; `take` hands it out. `cursor`
-    is where to resume after what was handed out, None before the first.
+
+def _is(found: re.Match[bytes] | None, group: int) -> bool:
+    return found is not None and found.lastindex == group
+
+
+class Stream:
+    """One reader, and what it offers next.
+
+    `fill` goes on until there is something to offer (`position`) or nothing more to read; `take` hands it out.
+    `cursor` is where to resume after what was handed out, None before the first.
     """
 
-    def __init__(self, path: Path | None, matches: tuple[tuple[str, ...], ...]) -> None:
+    reopen_after = 50_000
+
+    def __init__(self, path: Path | None, matches: Sequence[str]) -> None:
         self._path, self._matches = path, matches
         self.reader = self._open()
-        self.head: tuple[Position | None, Entry] | None = None
         self.cursor: str | None = None
+        self._offered: deque[tuple[Position | None, str, Item]] = deque()
         self._on_entry = False
-        self._seen = 0
+        self._looked = 0
 
     def _open(self) -> Any:
         reader = open_reader(self._path)
         for index, match in enumerate(self._matches):
             if index:
                 reader.add_disjunction()
-            for term in match:
-                reader.add_match(term)
-        reader.fileno()  # starts watching for files that come and go
+            reader.add_match(match)
+        reader.fileno()  # from now on libsystemd watches for files that come and go
         return reader
 
     def close(self) -> None:
@@ -140,124 +157,203 @@ class Stream:
             self.reader.seek_head()
 
     def ready(self) -> bool:
-        """Whether there is an entry to look at."""
-        if self.head is None and not self._on_entry:
+        """Whether there is something to offer or an entry to look at."""
+        if not self._offered and not self._on_entry:
             self._on_entry = bool(self.reader._next())
-        return self.head is not None or self._on_entry
+        return bool(self._offered) or self._on_entry
+
+    @property
+    def offers(self) -> bool:
+        return bool(self._offered)
+
+    @property
+    def position(self) -> Position | None:
+        return self._offered[0][0]
+
+    def take(self) -> Item:
+        _, self.cursor, item = self._offered.popleft()
+        return item
 
     def fill(self, budget: int) -> int:
-        """Look at up to `budget` entries; returns how many were."""
-        before = self._seen
-        if self.head is None:
-            self._fill(budget)
-        return self._seen - before
+        """Look at up to `budget` entries until there is something to offer; returns how many were looked at."""
+        if self._offered:
+            return 0
+        if self._looked >= self.reopen_after:
+            self._reopen()
+        looked = self._fill(budget)
+        self._looked += looked
+        return looked
 
-    def _fill(self, budget: int) -> None:
+    def _fill(self, budget: int) -> int:
         raise NotImplementedError
 
-    def take(self) -> Entry:
-        assert self.head is not None
-        entry = self.head[1]
-        self.head = None
-        self.cursor = entry.cursor
-        return entry
+    def _offer(self, item: Item, cursor: str) -> None:
+        self._offered.append((Position.of(cursor), cursor, item))
 
-    def flush(self) -> Iterator[Lines | Entry]:
-        """What was counted since the last entry."""
-        return iter(())
-
-    def rest(self) -> None:
-        """Give back the memory that a long read has mapped. For a moment when nothing is pending."""
-        if self._seen < _REOPEN_AFTER or self.head is not None or self._on_entry or self.cursor is None:
+    def _reopen(self) -> None:
+        """Give back the memory: each page of the journal that was looked at stays mapped until the reader is closed."""
+        self._looked = 0
+        try:
+            place = self.reader._get_cursor()
+        except OSError:  # not on any entry yet
             return
         self.reader.close()
         self.reader = self._open()
-        self._seen = 0
-        self.seek(self.cursor, None)
-
-    def _offer(self, entry: Entry) -> None:
-        self.head = (Position.of(entry.cursor), entry)
+        self.reader.seek_cursor(place)
+        if self.reader._next() and not self.reader.test_cursor(place):
+            self._on_entry = True
 
 
 class Records(Stream):
-    """What PID 1, the kernel, journald, core dumps and the userspace OOM killers have to say."""
+    """The records for which `translate` has an item: what PID 1, the kernel, journald … have to say."""
 
-    def __init__(self, path: Path | None, matches: tuple[tuple[str, ...], ...], wanted: Callable[[Any], bool]) -> None:
+    # They lie far apart.
+    reopen_after = 2_000
+
+    def __init__(self, path: Path | None, matches: Sequence[str], translate: Callable[[Any], Item | None]) -> None:
         super().__init__(path, matches)
-        self._wanted = wanted
+        self._translate = translate
 
-    def _fill(self, budget: int) -> None:
-        end = self._seen + budget
-        while self._seen < end and (self._on_entry or self.reader._next()):
+    def _fill(self, budget: int) -> int:
+        looked = 0
+        while looked < budget and (self._on_entry or self.reader._next()):
             self._on_entry = False
-            self._seen += 1
-            if self._wanted(self.reader) and (entry := entry_at(self.reader)):
-                self._offer(entry)
-                return
-            if self._seen % _STRIDE == 0:
-                self.cursor = self.reader._get_cursor()
-
-
-def field(reader: Any, name: str) -> str:
-    """One field of the entry at the reader's position, or the empty string."""
-    try:
-        value: bytes = reader._get(name)
-    except KeyError:
-        return ""
-    return value.decode("utf-8", "replace")
-
-
-def wanted_kernel_line(reader: Any) -> bool:
-    return kernel.interesting(field(reader, "MESSAGE"))
-
-
-def wanted_foreign_record(reader: Any) -> bool:
-    """Of PID 1's records about other units: OOM kills in the slices above ours, and the end of the host."""
-    if field(reader, "MESSAGE_ID") in (systemd.UNIT_OUT_OF_MEMORY, systemd.UNIT_OOMD_KILL):
-        return field(reader, "UNIT").endswith(".slice")
-    return field(reader, "UNIT") in ("", *systemd.SHUTDOWN_UNITS)
+            looked += 1
+            if looked % self.reopen_after == 0:
+                self._reopen()
+            if (item := self._translate(self.reader)) is not None:
+                self._offer(item, self.reader._get_cursor())
+                return looked
+        if looked:
+            self.cursor = self.reader._get_cursor()
+        return looked
 
 
 class ServerLines(Stream):
-    """The lines of one unit. `skipped` matches the lines that are only counted; of those where its group `sample`
-    took part, the last of each run of them is offered all the same."""
+    """The lines of one unit. What `skipped` matches is only counted; of those where its group `sample` took part,
+    the last one of each count is offered all the same."""
 
     def __init__(self, path: Path | None, unit: str, skipped: re.Pattern[bytes]) -> None:
-        super().__init__(path, ((f"_SYSTEMD_UNIT={unit}",),))
+        super().__init__(path, [f"_SYSTEMD_UNIT={unit}"])
         self.unit = unit
         self._skipped = skipped
         self._parts: dict[str, tuple[Entry, list[str]]] = {}
-        self._restart_count()
 
-    def _restart_count(self) -> None:
-        self._count = 0
-        self._since_sample = -1
-        self._first: tuple[int, str] | None = None
-        self._invocation_id = ""
-        self._flushed: list[Lines | Entry] = []
+    def _fill(self, budget: int) -> int:
+        looked = 0
+        while looked < budget and not self._offered:
+            count, sampled, first, found = self._skim(budget - looked)
+            looked += count + found
+            if count:
+                if found:
+                    # One step back, to the last line that was counted, and here again.
+                    self.reader._previous()
+                self._settle(count, sampled, first)
+                if found:
+                    self.reader._next()
+            if not found:
+                break
+            if (entry := entry_at(self.reader)) and (joined := self._join(entry)):
+                self._offer(joined, entry.cursor)
+        return looked
 
-    def _fill(self, budget: int) -> None:
-        reader, skipped, sample = self.reader, self._skipped, self._skipped.groupindex.get("sample", -1)
-        advance, get = reader._next, reader._get
-        end = self._seen + budget
-        while self._seen < end and (self._on_entry or advance()):
+    def _skim(self, budget: int) -> tuple[int, int, tuple[str, int], bool]:
+        """Pass over lines that are only counted. Returns how many they were, which of them was the last sample (0:
+        none), the first one's invocation and stamp, and whether the reader now stands on another kind of line."""
+        reader, sample = self.reader, self._skipped.groupindex.get("sample", -1)
+        count, sampled, first, size = 0, 0, ("", 0), 1
+        while count < budget:
+            # In bulk: reading and matching in turn would cost a half more.
+            messages, without = self._messages(min(size, budget - count))
+            if not messages and not without:
+                break
+            matches = list(map(self._skipped.match, messages))
+            stop = self._stop(messages, matches)
+            if count == 0 and stop:
+                first = (field(reader, "_SYSTEMD_INVOCATION_ID"), reader._get_monotonic().timestamp)
+            sampled = next((count + at + 1 for at in reversed(range(stop)) if _is(matches[at], sample)), sampled)
+            count += stop
+            if stop < len(messages) or without:
+                if back := len(messages) - stop - (not without):
+                    reader._previous(back)
+                return count, sampled, first, True
+            size = min(size * 2, _BULK)
+        return count, sampled, first, False
+
+    def _messages(self, count: int) -> tuple[list[bytes], bool]:
+        """The MESSAGE of up to `count` entries from here, and whether an entry without one ended it."""
+        messages: list[bytes] = []
+        get, append = self.reader._get, messages.append
+        steps = iter(self.reader._next, False)  # noqa: FBT003
+        if self._on_entry:
             self._on_entry = False
-            self._seen += 1
-            try:
-                message = get("MESSAGE")
-            except KeyError:
-                continue
-            found = skipped.match(message)
-            if found is None or len(message) >= _LONG_BYTES or self._parts:
-                entry = entry_at(reader)
-                if entry and (joined := self._join(entry)):
-                    self._offer(joined)
-                    return
-                continue
-            self._count += 1
-            self._since_sample = 0 if found.lastindex == sample else self._since_sample + 1 if self._since_sample >= 0 else -1
-            if self._count % _STRIDE == 1:
-                self._check_invocation()
+            steps = chain((True,), steps)
+        try:
+            for _ in islice(steps, count):
+                append(get("MESSAGE"))
+        except KeyError:
+            return messages, True
+        return messages, False
+
+    def _stop(self, messages: list[bytes], matches: list[re.Match[bytes] | None]) -> int:
+        """The index of the first line that must be looked at, or how many lines there are."""
+        if self._parts:
+            return 0
+        stop = matches.index(None) if None in matches else len(matches)
+        if messages and len(max(messages, key=len)) >= _LONG_BYTES:
+            stop = min(stop, next(at for at, message in enumerate(messages) if len(message) >= _LONG_BYTES))
+        return stop
+
+    def _settle(self, count: int, sampled: int, first: tuple[str, int] | None) -> None:
+        """Offer the `count` lines that end at the reader's position, and the sample among them by itself."""
+        assert first is not None
+        reader = self.reader
+        cursor = reader._get_cursor()
+        invocation_id, first_usec = first
+        if field(reader, "_SYSTEMD_INVOCATION_ID") != invocation_id:
+            self._settle_each(count)
+        else:
+            kept = count - (1 if sampled else 0)
+            if kept:
+                self._offer(self._lines(invocation_id, kept, first_usec), cursor)
+        if sampled:
+            back = count - sampled
+            if back:
+                reader._previous(back)
+            entry = entry_at(reader)
+            if back:
+                reader._next(back)
+            if entry:
+                self._offer(entry, cursor)
+
+    def _settle_each(self, count: int) -> None:
+        """A new run of the unit began among these lines: count each run's."""
+        reader = self.reader
+        if count > 1:
+            reader._previous(count - 1)
+        invocation_id, kept, first_usec = field(reader, "_SYSTEMD_INVOCATION_ID"), 0, reader._get_monotonic().timestamp
+        for index in range(count):
+            if index:
+                reader._next()
+            if (current := field(reader, "_SYSTEMD_INVOCATION_ID")) != invocation_id:
+                reader._previous()
+                self._offer(self._lines(invocation_id, kept, first_usec), reader._get_cursor())
+                reader._next()
+                invocation_id, kept, first_usec = current, 0, reader._get_monotonic().timestamp
+            kept += 1
+        self._offer(self._lines(invocation_id, kept, first_usec), reader._get_cursor())
+
+    def _lines(self, invocation_id: str, count: int, first_usec: int) -> Lines:
+        monotonic = self.reader._get_monotonic()
+        return Lines(
+            unit=self.unit,
+            invocation_id=invocation_id,
+            boot_id=monotonic.bootid.hex(),
+            count=count,
+            first_monotonic_usec=first_usec,
+            last_monotonic_usec=monotonic.timestamp,
+            last_realtime_usec=self.reader._get_realtime(),
+        )
 
     def _join(self, entry: Entry) -> Entry | None:
         """The entry; or, when it is a part of a split line, the whole line once its last part is there."""

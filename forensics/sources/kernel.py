@@ -243,6 +243,14 @@ PATTERNS: tuple[tuple[str, re.Pattern[str], Callable[[Record, Groups], Event | N
 _OOM_WORDS = re.compile(r"(?:Memory cgroup o|O)ut of memory|oom-kill:|Killed process")
 
 
+_ANY_WORD = re.compile("|".join(sorted({re.escape(row[0]) for row in PATTERNS})) + f"|{_OOM_WORDS.pattern}")
+
+
+def interesting(message: str) -> bool:
+    """A cheap gate: False only for lines of which `parse` would make nothing."""
+    return _ANY_WORD.search(message) is not None
+
+
 def parse(entry: Entry) -> Event | None:
     """The fact in one kernel record, or None. Only the kernel itself is believed.
 

@@ -1,0 +1,313 @@
+"""The journal as it is written: what matters of it, in order, from where the last reading ended.
+
+Of the server's own lines those that `server.SKIPPED` matches are only counted. Two thousand of them a
+second cost a few percent of a core, and half a million are passed over in a second.
+"""
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from forensics.entry import Entry
+from forensics.errors import SourceError
+from forensics.events import Gap
+from forensics.sources import coredump, kernel, oomkillers, server, systemd
+from forensics.sources.journal_streams import (
+    Item,
+    Lines,
+    Position,
+    Records,
+    ServerLines,
+    Stream,
+    entry_at,
+    field,
+    open_reader,
+)
+
+__all__ = ["JournalReader", "Lines", "kernel_readable", "readable"]
+
+SOURCE = "journal"
+
+JOURNAL_DROPPED = "a596d6fe7bfa4994828e72309e95d61e"
+JOURNAL_MISSED = "e9bf28e6e834481bb6f48f548ad13606"
+
+# A lost stretch of the journal is a gap of each source that is read from it.
+_RECORDED_SOURCES = ("systemd", "kernel", "server", "coredump", "oomkillers", "remains")
+
+_MATCHES = (
+    "_PID=1",
+    "_TRANSPORT=kernel",
+    f"MESSAGE_ID={coredump.COREDUMP}",
+    f"MESSAGE_ID={systemd.SHUTDOWN}",
+    f"MESSAGE_ID={JOURNAL_DROPPED}",
+    f"MESSAGE_ID={JOURNAL_MISSED}",
+    *(f"_SYSTEMD_UNIT={unit}" for unit in oomkillers.KILLERS),
+)
+
+# journald tells others of new entries up to 250 ms late; reading the files shows them at once.
+_LOOK_EVERY_SECONDS = 0.05
+# A unit that nobody knew at the checkpoint may have written this long before PID 1's record on it was read.
+_UNKNOWN_UNIT_USEC = 60_000_000
+
+
+class JournalReader:
+    """Entries, counted `Lines` and `Gap`s of the units that match the globs, in the journal's order.
+
+    Begins after `cursor` (a former `JournalReader.cursor`, or one of journald's), else at `since_realtime_usec`, else
+    with the journal's first entry. What the cursor pointed to may be gone: then a gap comes first. `path` is a folder
+    of journal files or one file, None the journal of this machine. Raises SourceError when it cannot be opened.
+    """
+
+    def __init__(
+        self,
+        units: Sequence[str],
+        *,
+        path: Path | None = None,
+        cursor: str | None = None,
+        since_realtime_usec: int | None = None,
+        skipped: re.Pattern[bytes] = server.SKIPPED,
+    ) -> None:
+        self._globs = tuple(units)
+        self._path = path
+        self._skipped = skipped
+        self._cursors, self._since = _unpack(cursor), since_realtime_usec
+        if cursor:
+            self._since = self._cursors.since
+        self._gaps: list[Gap] = []
+        self._lines: dict[str, ServerLines] = {}
+        self._new_units: list[str] = []
+        try:
+            self._records = Records(path, _MATCHES, self._translate)
+            self._records.seek(self._cursors.records, self._since)
+            for unit in self._known_units():
+                self._follow(unit)
+            if latest := self._cursors.latest:
+                self._check_not_lost(latest)
+        except (OSError, ValueError) as error:
+            message = f"cannot open the journal{f' at {path}' if path else ''}: {error}"
+            raise SourceError(SOURCE, "journal-unreadable", message) from error
+
+    def close(self) -> None:
+        for stream in self._streams():
+            stream.close()
+
+    @property
+    def cursor(self) -> str:
+        """Where to resume after everything that `read` has handed out. To be taken when `read` has come to its end."""
+        units = {unit: stream.cursor for unit, stream in self._lines.items() if stream.cursor}
+        return json.dumps({"since": self._since, "records": self._records.cursor, "units": units})
+
+    def read(self, limit: int = 20_000) -> Iterator[Item]:
+        """What is there now, until the end or until about `limit` entries have been looked at."""
+        while self._gaps:
+            yield self._gaps.pop(0)
+        looked = 0
+        while looked < limit:
+            unsettled = False
+            for stream in self._streams():
+                looked += (here := stream.fill(limit))
+                unsettled = unsettled or (here == limit and not stream.offers)
+            if self._new_units:
+                # Their first lines may stand before the record that told of them.
+                self._follow(self._new_units.pop())
+            elif not unsettled:
+                first = self._first()
+                if first is None:
+                    break
+                yield first.take()
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Sleep until there is something to read; False when the time is over."""
+        deadline = time.monotonic() + timeout_seconds
+        while not (self._gaps or any(stream.ready() for stream in self._streams())):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(left, _LOOK_EVERY_SECONDS))
+            for stream in self._streams():
+                stream.reader.process()  # files that came or went
+        return True
+
+    # --- streams ------------------------------------------------------------------------------------------
+
+    def _streams(self) -> Iterator[Stream]:
+        yield self._records
+        yield from list(self._lines.values())
+
+    def _first(self) -> Stream | None:
+        """The stream whose offer stands first in the journal."""
+        first: Stream | None = None
+        for stream in self._streams():
+            if not stream.offers:
+                continue
+            if first is None or (stream.position and first.position and stream.position.before(first.position)):
+                first = stream
+        return first
+
+    def _known_units(self) -> set[str]:
+        reader = open_reader(self._path)
+        try:
+            names = {value.decode("utf-8", "replace") for value in reader.query_unique("_SYSTEMD_UNIT")}
+        finally:
+            reader.close()
+        return {name for name in names if self._watched(name)}
+
+    def _watched(self, unit: str) -> bool:
+        return any(fnmatchcase(unit, glob) for glob in self._globs)
+
+    def _follow(self, unit: str) -> None:
+        """Read a unit's lines from the beginning of this reading on, or from its own saved place."""
+        if unit in self._lines:
+            return
+        stream = ServerLines(self._path, unit, self._skipped)
+        own = self._cursors.units.get(unit)
+        since = self._since
+        if not own and (latest := self._cursors.latest):
+            since = max(since or 0, latest.realtime_usec - _UNKNOWN_UNIT_USEC)
+        stream.seek(own, since)
+        self._lines[unit] = stream
+
+    # --- records --------------------------------------------------------------------------------------------
+
+    def _translate(self, reader: Any) -> Item | None:
+        """The item for the record at the reader's position; None for what concerns nobody here."""
+        transport = field(reader, "_TRANSPORT")
+        if transport == "kernel":
+            return entry_at(reader) if kernel.interesting(field(reader, "MESSAGE")) else None
+        if transport == "driver":
+            entry = entry_at(reader)
+            return self._dropped(entry) if entry else None
+        if field(reader, "_PID") == "1":
+            unit = field(reader, "UNIT")
+            if self._watched(unit):
+                if unit not in self._lines and unit not in self._new_units:
+                    self._new_units.append(unit)
+                return entry_at(reader)
+            return entry_at(reader) if _concerns_all(reader, unit) else None
+        # A server that writes such a record itself is read among its lines.
+        return None if self._watched(field(reader, "_SYSTEMD_UNIT")) else entry_at(reader)
+
+    def _dropped(self, entry: Entry) -> Gap | None:
+        """journald says that it did not keep something."""
+        if entry.get("MESSAGE_ID") == JOURNAL_MISSED:
+            return Gap(source="kernel", reason=entry.message, to_usec=entry.monotonic_usec)
+        if entry.get("MESSAGE_ID") == JOURNAL_DROPPED and self._watched(entry.get("OBJECT_SYSTEMD_UNIT")):
+            reason = f"journald's rate limit: {entry.message}"
+            return Gap(source="server", reason=reason, to_usec=entry.monotonic_usec)
+        return None
+
+    def _check_not_lost(self, latest: Position) -> None:
+        """Whether the place of the saved cursor is still there; if not, what followed it may be gone too."""
+        cursor = next(text for text in self._cursors.all() if Position.of(text) == latest)
+        reader = open_reader(self._path)
+        try:
+            reader.seek_cursor(cursor)
+            found = Position.of(reader._get_cursor()) if reader._next() else None
+            if found and reader.test_cursor(cursor):
+                return
+        finally:
+            reader.close()
+        same_boot = found is not None and found.boot_id == latest.boot_id
+        reason = (
+            f"the journal after {_utc(latest.realtime_usec)} is gone (rotated, vacuumed or damaged); "
+            f"{f'it goes on at {_utc(found.realtime_usec)}' if found else 'nothing follows'}"
+        )
+        for source in _RECORDED_SOURCES:
+            gap_end = found.monotonic_usec if found and same_boot else None
+            self._gaps.append(Gap(source=source, reason=reason, from_usec=latest.monotonic_usec, to_usec=gap_end))
+
+    # --- can it be read? ------------------------------------------------------------------------------------
+
+    def readable(self) -> str | None:
+        return readable(self._path)
+
+    def kernel_readable(self) -> str | None:
+        return kernel_readable(self._path)
+
+
+def _concerns_all(reader: Any, unit: str) -> bool:
+    """Of PID 1's records on other units: OOM kills in the slices above ours, and the end of the host."""
+    if field(reader, "MESSAGE_ID") in (systemd.UNIT_OUT_OF_MEMORY, systemd.UNIT_OOMD_KILL):
+        return unit.endswith(".slice")
+    return not unit or unit in systemd.SHUTDOWN_UNITS
+
+
+class _Saved:
+    """A saved cursor's parts."""
+
+    def __init__(self, since: int | None, records: str | None, units: dict[str, str]) -> None:
+        self.since, self.records, self.units = since, records, units
+
+    def all(self) -> Iterator[str]:
+        yield from filter(None, (self.records, *self.units.values()))
+
+    @property
+    def latest(self) -> Position | None:
+        positions = [position for text in self.all() if (position := Position.of(text))]
+        return max(positions, key=lambda position: position.realtime_usec, default=None)
+
+
+def _unpack(cursor: str | None) -> _Saved:
+    if not cursor:
+        return _Saved(None, None, {})
+    try:
+        saved = json.loads(cursor)
+        return _Saved(saved["since"], saved["records"], dict(saved["units"]))
+    except (ValueError, KeyError, TypeError):
+        return _Saved(None, cursor, {})
+
+
+def _utc(realtime_usec: int) -> str:
+    return f"{datetime.fromtimestamp(realtime_usec / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def readable(path: Path | None = None) -> str | None:
+    """None when the journal can be read; else why not, in words."""
+    folders = [path] if path else [Path("/var/log/journal"), Path("/run/log/journal")]
+    files = [file for folder in folders for file in _journal_files(folder)]
+    if not files:
+        return f"no journal files in {' or '.join(map(str, folders))} (or no right to list them)"
+    if not any(os.access(file, os.R_OK) for file in files):
+        return f"no right to read {files[0]}: the user needs the group systemd-journal"
+    return None
+
+
+def _journal_files(folder: Path) -> list[Path]:
+    if folder.is_file():
+        return [folder]
+    try:
+        return [*folder.glob("*.journal"), *folder.glob("*/*.journal")]
+    except OSError:
+        return []
+
+
+def kernel_readable(path: Path | None = None) -> str | None:
+    """None when the journal has kernel records of this boot; else why not, in words."""
+    if reason := readable(path):
+        return reason
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+    if _has_kernel_record(path, f"_BOOT_ID={boot_id}"):
+        return None
+    if path is None and Path("/run/systemd/container").exists():
+        return "no kernel record of this boot in the journal: this is a container, the kernel's log belongs to its host"
+    if _has_kernel_record(path):
+        # Of a long boot, the kernel's few records may have been removed since.
+        return None
+    return "no kernel record of this boot in the journal (journald with ReadKMsg=no, or they were removed)"
+
+
+def _has_kernel_record(path: Path | None, *matches: str) -> bool:
+    reader = open_reader(path)
+    try:
+        for match in ("_TRANSPORT=kernel", *matches):
+            reader.add_match(match)
+        reader.seek_head()
+        return bool(reader._next())
+    finally:
+        reader.close()
