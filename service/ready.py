@@ -120,9 +120,9 @@ class _Seen:
 
 def _look(endpoint: Endpoint, unit_pids: Callable[[], tuple[int, ...]]) -> _Seen:
     found = [listener for listener in listeners(endpoint.port) if _answers(listener, endpoint)]
-    if not found:
-        return _Seen("loading, its port is not open yet")
     pids = unit_pids()
+    if not found:
+        return _Seen("loading the model" if any(map(_is_worker, pids)) else "starting its processes")
     owned = {owns(pids, listener.inode) for listener in found}
     if owned == {False}:
         return _Seen(f"port {endpoint.port} belongs to {holder(found[0])}", stranger=True)
@@ -161,6 +161,14 @@ def _health(endpoint: Endpoint) -> int | str:
         return type(error).__name__
     finally:
         connection.close()
+
+
+def _is_worker(pid: int, proc: Path = Path("/proc")) -> bool:
+    """Whether this is one of SGLang's own processes, which take their title when their imports are done."""
+    try:
+        return (proc / str(pid) / "cmdline").read_bytes().startswith(b"sglang::")
+    except OSError:
+        return False
 
 
 def _start_time(pid: int, proc: Path = Path("/proc")) -> str | None:

@@ -131,7 +131,7 @@ class Limits(_Table):
     timeout_stop: Duration = "5min"
     restart: Literal["no", "on-failure", "on-abnormal", "on-abort", "always"] = "on-failure"
     restart_sec: Duration = "5s"
-    start_limit_burst: Count = 5
+    start_limit_burst: Count = 10
     start_limit_interval: Duration = "30min"
     limit_core: Size | None = None
     limit_nofile: Count = 524288

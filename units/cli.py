@@ -1,4 +1,4 @@
-"""``inquest units show | check | write``: by hand what the generator does at every daemon-reload."""
+"""``inquest units show | check | write | keys``: by hand what the generator does at every daemon-reload."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from service.load import SERVERS_DIR, load, spec_path
 from service.pairs import notes
 from units.generator import Generated, generated
+from units.keys import keys
 from units.verify import verify
 from units.write import write
 
@@ -81,6 +82,15 @@ def write_units(
     typer.echo("now: systemctl daemon-reload")
     if failed:
         raise typer.Exit(1)
+
+
+@app.command(name="keys")
+def list_keys() -> None:
+    """List every key of a spec: what holds when it is not given, and the option or directive that it sets."""
+    rows = [("key", "default", "sets"), *((key.name, key.default, key.becomes) for key in keys())]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _path(server: str) -> Path:

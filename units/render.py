@@ -51,7 +51,8 @@ def _unit(spec: ServerSpec, source: Path) -> str:
     if paths:
         lines.append(f"RequiresMountsFor={' '.join(map(word, paths))}")
     lines += [
-        "# A server that dies within minutes of each start is given up; one that served longer always returns.",
+        "# A server that keeps dying within minutes of its starts is given up; one that served longer always returns.",
+        f"# Starts by hand count too: systemctl reset-failed {unit_name(spec.name)} clears the count.",
         f"StartLimitBurst={spec.limits.start_limit_burst}",
         f"StartLimitIntervalSec={spec.limits.start_limit_interval}",
     ]

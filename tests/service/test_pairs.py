@@ -75,9 +75,9 @@ def test_pair_that_sglang_refuses_is_an_error(toml: str, message: str) -> None:
         ),
         ("[speculative]\nnum_steps = 3", "speculative: has no effect without 'algorithm' (given: num_steps)"),
         (
-            "[limits]\nrestart_sec = '2min'\nstart_limit_interval = '10min'",
-            "limits.start_limit_interval: is 10min, too short for 5 starts that are 2min apart: a server that fails at "
-            "once is restarted for ever",
+            "[limits]\nrestart_sec = '1min'\nstart_limit_interval = '10min'",
+            "limits.start_limit_interval: is 10min, too short for 10 starts that are 1min apart: a server that fails "
+            "at once is restarted for ever",
         ),
         (
             "extra_args = ['--api-key=k']",

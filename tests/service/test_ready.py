@@ -107,11 +107,27 @@ def test_unseen_owner_is_remarked(serve: Serve, tmp_path: Path, monkeypatch: pyt
 
 def test_ends_at_once_with_the_main_process(sleeper: subprocess.Popen[str], free_port: int) -> None:
     def notify(status: str) -> None:
-        assert re.fullmatch(r"waiting for SGLang, \d+ s: loading, its port is not open yet", status)
+        assert re.fullmatch(r"waiting for SGLang, \d+ s: starting its processes", status)
         sleeper.kill()
 
     with pytest.raises(Gone, match="the server's main process ended"):
         wait(Endpoint("127.0.0.1", free_port), sleeper.pid, lambda: (sleeper.pid,), notify)
+
+
+def test_model_is_loading_when_sglangs_processes_have_their_titles(
+    start: Callable[..., subprocess.Popen[str]], sleeper: subprocess.Popen[str], free_port: int
+) -> None:
+    scheduler = start("bash", "-c", "exec -a sglang::scheduler_TP0 sleep 60")
+    states: list[str] = []
+
+    def notify(status: str) -> None:
+        states.append(status)
+        if status.endswith("loading the model"):
+            sleeper.kill()
+
+    with pytest.raises(Gone):
+        wait(Endpoint("127.0.0.1", free_port), sleeper.pid, lambda: (sleeper.pid, scheduler.pid), notify)
+    assert states[-1].endswith(" s: loading the model")
 
 
 def test_main_process_that_was_never_there(free_port: int) -> None:
@@ -158,7 +174,7 @@ class TestMain:
         self, sleeper: subprocess.Popen[str], free_port: int, tmp_path: Path, datagrams: socket.socket
     ) -> None:
         with self.run(free_port, sleeper.pid, tmp_path / "socket") as step:
-            assert datagrams.recv(4096).endswith(b" s: loading, its port is not open yet")
+            assert datagrams.recv(4096).endswith(b" s: starting its processes")
             sleeper.kill()
             _, stderr = step.communicate(timeout=20)
         assert step.returncode == NOT_READY
