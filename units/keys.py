@@ -54,7 +54,7 @@ def keys(model: type[BaseModel] = ServerSpec, table: str = "") -> Iterator[Key]:
         if isinstance(field.default, BaseModel):
             yield from keys(type(field.default), name)
         elif key != "name":
-            plain = not table and key not in NOT_SGLANG or table not in {"", "limits"}
+            plain = (not table and key not in NOT_SGLANG) or table not in {"", "limits"}
             yield Key(name, _default(field.default), option(table, key) if plain else DIRECTIVES[name])
 
 
