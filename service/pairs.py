@@ -113,6 +113,22 @@ def _served_name(spec: ServerSpec) -> Iterator[Finding]:
         yield Finding("served_model_name", "must not hold a ':' (SGLang keeps it for LoRA adapters)")
 
 
+# Options that newer releases no longer know; they end at once on them (argparse, status 2).
+_GONE = {
+    "speculative.ngram_min_match_window_size": "0.5.10",
+    "speculative.ngram_max_match_window_size": "0.5.10",
+    "speculative.ngram_branch_length": "0.5.10",
+    "memory.cuda_graph_max_bs": "0.5.23",
+}
+
+
+def _gone(spec: ServerSpec) -> Iterator[Finding]:
+    for place, release in _GONE.items():
+        table, key = place.split(".")
+        if getattr(getattr(spec, table), key) is not None:
+            yield _note(place, f"is no option of SGLang {release} any more, which would refuse to start")
+
+
 def _start_limit(spec: ServerSpec) -> Iterator[Finding]:
     """A failing start that is repeated so slowly that systemd never gives it up."""
     limits = spec.limits
@@ -147,6 +163,7 @@ RULES: tuple[Rule, ...] = (
     _dp_attention,
     _nodes,
     _chunked_prefill,
+    _gone,
     _start_limit,
     _extra_args,
 )

@@ -99,6 +99,8 @@ class Memory(_Table):
     kv_cache_dtype: Text | None = None
     schedule_conservativeness: Annotated[float, Field(gt=0)] | None = None
     cuda_graph_max_bs: Count | None = None
+    cuda_graph_max_bs_decode: Count | None = None
+    cuda_graph_max_bs_prefill: Count | None = None
     max_mamba_cache_size: Count | None = None
     mamba_full_memory_ratio: Annotated[float, Field(gt=0)] | None = None
 

@@ -80,6 +80,10 @@ def test_pair_that_sglang_refuses_is_an_error(toml: str, message: str) -> None:
             "at once is restarted for ever",
         ),
         (
+            "[memory]\ncuda_graph_max_bs = 8",
+            "memory.cuda_graph_max_bs: is no option of SGLang 0.5.23 any more, which would refuse to start",
+        ),
+        (
             "extra_args = ['--api-key=k']",
             "extra_args: --api-key is readable by every user of this machine (ps, systemctl show)",
         ),
