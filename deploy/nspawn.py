@@ -128,22 +128,20 @@ def boot(
         options.append("--private-network")
     options += [f"--bind={path}" for path in [*bind, *Path("/dev").glob("nvidia*")]]
     options += [f"--bind-ro={path}" for path in bind_ro]
-    with (folder / "console.log").open("wb") as console:
-        enter = "".join(f"echo $$ > {cgroup}/cgroup.procs; " for cgroup in cgroups)
-        process = subprocess.Popen(
-            ["/bin/sh", "-ec", f'{enter}exec systemd-nspawn --quiet --directory={root} --boot "$@"', "sh", *options],
-            stdin=subprocess.DEVNULL,
-            stdout=console,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    (folder / "nspawn").write_text(f"{process.pid} {_start_ticks(process.pid)}")
+    commands = [f"echo $$ > {cgroup}/cgroup.procs" for cgroup in cgroups]
+    # The time of its start tells this process from a later one of the same pid.
+    commands.append(f"echo $$ $(cut -d ' ' -f 22 /proc/$$/stat) > {folder}/nspawn")
+    commands.append(f'exec systemd-nspawn --quiet --directory={root} --boot "$@" > {folder}/console.log 2>&1')
     try:
-        return _wait_until_up(name, process, folder / "console.log")
+        # Forked away: the machine outlives whoever boots it.
+        subprocess.run(
+            ["setsid", "--fork", "/bin/sh", "-ec", "\n".join(commands), "sh", *options],
+            stdin=subprocess.DEVNULL,
+            check=True,
+        )
+        return _wait_until_up(name, folder)
     except BaseException:
-        process.kill()
-        process.wait()
-        _clear(folder)
+        down(name)
         raise
 
 
@@ -166,9 +164,9 @@ def down(name: str) -> bool:
     machine = find(name)
     if machine is not None:
         os.kill(machine.leader, _SIGRTMIN_POWEROFF)
-    if nspawn is not None and not _gone(nspawn, _STOP_SECONDS):
+    if nspawn is not None and not _gone(folder, _STOP_SECONDS):
         os.kill(nspawn, signal.SIGKILL)
-        _gone(nspawn, _STOP_SECONDS)
+        _gone(folder, _STOP_SECONDS)
     _clear(folder)
     return existed
 
@@ -219,17 +217,22 @@ def _prepare(root: Path, name: str) -> None:
     shutil.rmtree(root / "var/log/journal", ignore_errors=True)
 
 
-def _wait_until_up(name: str, process: subprocess.Popen[bytes], console: Path) -> Machine:
+def _wait_until_up(name: str, folder: Path) -> Machine:
     deadline = time.monotonic() + _BOOT_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        leader = _child(process.pid)
-        if leader is not None:
-            machine = Machine(name, leader)
+    started = False
+    while time.monotonic() < deadline:
+        nspawn = _nspawn_pid(folder)
+        if started and nspawn is None:
+            break
+        started = nspawn is not None
+        machine = find(name)
+        if machine is not None:
             state = machine.run("systemctl", "is-system-running", "--wait", check=False).stdout.strip()
             if state in ("running", "degraded"):
                 return machine
         time.sleep(0.05)
-    words = console.read_text(errors="replace").strip()[-2000:]
+    console = folder / "console.log"
+    words = console.read_text(errors="replace").strip()[-2000:] if console.exists() else ""
     raise DeployError(
         f"the machine {name} did not boot:\n{words}",
         todo="systemd-nspawn needs root with CAP_SYS_ADMIN (in Docker: --privileged)",
@@ -280,16 +283,14 @@ def _remove_cgroups(name: str) -> None:
 
 
 def _nspawn_pid(folder: Path) -> int | None:
-    """The machine's systemd-nspawn, told from a later process of the same pid by its start time."""
+    """The pid of the machine's systemd-nspawn while that runs."""
     try:
-        pid, ticks = (folder / "nspawn").read_text().split()
-        return int(pid) if _start_ticks(int(pid)) == ticks else None
-    except OSError:
+        pid, start_ticks = (folder / "nspawn").read_text().split()
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (OSError, ValueError):
         return None
-
-
-def _start_ticks(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    state, ticks = fields[0], fields[19]
+    return int(pid) if ticks == start_ticks and state != "Z" else None
 
 
 def _child(pid: int) -> int | None:
@@ -303,15 +304,10 @@ def _child(pid: int) -> int | None:
     return None
 
 
-def _gone(pid: int, seconds: float) -> bool:
+def _gone(folder: Path, seconds: float) -> bool:
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            # Reaps it where it is a child of ours; elsewhere only looks.
-            if os.waitpid(pid, os.WNOHANG)[0] == pid:
-                return True
-        except ChildProcessError:
-            if not Path(f"/proc/{pid}").exists():
-                return True
+    while _nspawn_pid(folder) is not None:
+        if time.monotonic() > deadline:
+            return False
         time.sleep(0.05)
-    return False
+    return True
