@@ -318,7 +318,7 @@ class Ending:
         """The main process's end as people say it."""
         code, status = self.run.exit_code, self.run.exit_status
         if code is None:
-            return "an end that systemd did not record"
+            return f"Result={self.run.result}" if self.run.result else "an end that systemd did not record"
         if code == "exited":
             return f"exit status {status}"
         name = SIGNALS.get(status or 0, f"signal {status}")

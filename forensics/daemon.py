@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -160,6 +161,7 @@ class Daemon:
         late = run.boot_id != self._boot_id
         if not verdict.settled and not waited and not late:
             return False
+        verdict = replace(verdict, awaits=())
         backfilled = self._first_start and int(run.died_at.timestamp() * 1e6) < self._installed_usec
         names = [sink.name for sink in self._sinks]
         saved = self._store.save(Crash(run=run, timeline=timeline, verdict=verdict), names, alert=not backfilled)

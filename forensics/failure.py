@@ -55,12 +55,13 @@ def stable(text: str) -> str:
 
 
 def who(failure: Failure, ending: Ending) -> str:
-    """Whose failure it is: `scheduler TP0`, `main` …"""
+    """Whose failure it is: `scheduler TP0`, `main process` …"""
     role = failure.process if isinstance(failure, Traceback | ServerError | FatalPythonError) else ""
     pid = failure.record.pid
     role = role or (ending.run.pids.get(pid, "") if pid is not None else "")
     tag = failure.tag if isinstance(failure, Traceback | ServerError) else ""
-    return " ".join(filter(None, (role or "a process of the server", tag)))
+    names = {"": "server", "main": "main process", "child": "child process", "controller": "data-parallel controller"}
+    return " ".join(filter(None, (names.get(role, role), tag)))
 
 
 def finding(
