@@ -1,6 +1,5 @@
 """Runs the API in a thread of the daemon. Addresses are bound before, so that a taken port is told at start."""
 
-import os
 import socket
 import threading
 from pathlib import Path
@@ -40,7 +39,11 @@ def serve(app: Any, host: str, port: int, socket_path: Path | None = None) -> Se
     """Serves until closed. InquestError when an address cannot be bound."""
     sockets = [_tcp(host, port)]
     if socket_path is not None:
-        sockets.append(_unix(socket_path))
+        try:
+            sockets.append(_unix(socket_path))
+        except InquestError:
+            sockets[0].close()
+            raise
     config = uvicorn.Config(
         app,
         http="h11",
@@ -56,7 +59,8 @@ def serve(app: Any, host: str, port: int, socket_path: Path | None = None) -> Se
 
 def _tcp(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol is named since asyncio turns off Nagle's delay (40 ms an answer) only where it is.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     return _listen(bound, (host, port), f"{host}:{port}")
 
@@ -65,7 +69,7 @@ def _unix(path: Path) -> socket.socket:
     # What a killed daemon left behind. Only one daemon runs, systemd sees to that.
     path.unlink(missing_ok=True)
     bound = _listen(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), str(path), str(path))
-    os.chmod(path, SOCKET_MODE)
+    path.chmod(SOCKET_MODE)
     return bound
 
 
@@ -79,6 +83,6 @@ def _listen(bound: socket.socket, address: Any, shown: str) -> socket.socket:
         raise InquestError(
             "address-unusable",
             f"the API cannot listen on {shown}: {error.strerror}",
-            "Set another `api.port` in /etc/inquest/inquestd.toml, or stop what listens there.",
+            "Set another `port` or `socket` under [api] in /etc/inquest/inquestd.toml, or stop what listens there.",
         ) from error
     return bound

@@ -38,10 +38,11 @@ MIGRATIONS = (
         verdict TEXT NOT NULL,
         timeline BLOB NOT NULL
     ) STRICT;
-    CREATE INDEX runs_newest ON runs (is_crash, died_at_usec DESC, seq DESC);
-    CREATE INDEX runs_of_unit ON runs (unit, is_crash, died_at_usec DESC, seq DESC);
-    CREATE INDEX runs_by_cause ON runs (cause, died_at_usec DESC);
-    CREATE INDEX runs_by_fingerprint ON runs (fingerprint, died_at_usec DESC);
+    -- Every filter is in it, so that a list walks it in order and looks up only the rows that it shows.
+    CREATE INDEX runs_newest ON runs (
+        is_crash, died_at_usec DESC, seq DESC, unit, cause, family, strength, phase, fingerprint
+    );
+    CREATE INDEX runs_of_unit ON runs (unit, died_at_usec DESC, seq DESC, is_crash);
 
     CREATE TABLE outbox (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -57,18 +58,25 @@ MIGRATIONS = (
         UNIQUE (invocation_id, sink, revision)
     ) STRICT;
     CREATE INDEX outbox_waiting ON outbox (sink, next_try_usec) WHERE state = 'waiting';
+    CREATE INDEX outbox_states ON outbox (sink, state);
 
     CREATE TABLE checkpoint (
         one INTEGER PRIMARY KEY CHECK (one = 1),
         cursor TEXT NOT NULL,
         realtime_usec INTEGER NOT NULL
     ) STRICT;
-    CREATE TABLE open_runs (
+    CREATE TABLE tracked_runs (
         invocation_id TEXT PRIMARY KEY,
         unit TEXT NOT NULL,
         first_realtime_usec INTEGER NOT NULL,
+        has_ended INTEGER NOT NULL,
         data TEXT NOT NULL
     ) STRICT, WITHOUT ROWID;
+    CREATE TABLE tracked_events (
+        id INTEGER PRIMARY KEY,
+        invocation_id TEXT NOT NULL,
+        data TEXT NOT NULL
+    ) STRICT;
     """,
 )
 

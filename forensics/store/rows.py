@@ -6,10 +6,11 @@ import time
 import zlib
 from typing import Any
 
-from forensics.codec import dump_run, dump_timeline, dump_verdict
+from forensics.codec import dump_event, dump_gap, dump_run, dump_verdict
+from forensics.events import Event
 from forensics.model import Crash
 from forensics.public import CrashShape, LastRunShape, crash_shape, usec
-from forensics.redact import redact_json
+from forensics.redact import harmless, redact_json
 
 # What must differ before people are told again. Later evidence for the same answer is kept, not told.
 _TOLD = ("is_crash", "cause", "strength", "subclass", "summary")
@@ -25,10 +26,10 @@ def same(before: dict[str, Any], after: dict[str, Any]) -> bool:
 
 def row_of(crash: Crash) -> tuple[dict[str, Any], dict[str, Any], int]:
     """A crash as a row of `runs`, with its verdict as the codec has it and the number of its events."""
-    run, verdict, timeline = (
-        redact_json(dumped)
-        for dumped in (dump_run(crash.run), dump_verdict(crash.verdict), dump_timeline(crash.timeline))
-    )
+    run, verdict = redact_json(dump_run(crash.run)), redact_json(dump_verdict(crash.verdict))
+    gaps = redact_json([dump_gap(gap) for gap in crash.timeline.gaps])
+    sources = sorted(crash.timeline.sources)
+    events = ",".join(map(event_text, crash.timeline.events))
     row = {
         "invocation_id": run["invocation_id"],
         "unit": run["unit"],
@@ -38,9 +39,17 @@ def row_of(crash: Crash) -> tuple[dict[str, Any], dict[str, Any], int]:
         "revision": 1,
         "run": text_of(run),
         "verdict": text_of(verdict),
-        "timeline": pack(timeline),
+        "timeline": pack(f'{{"events":[{events}],"gaps":{text_of(gaps)},"sources":{text_of(sources)}}}'),
     }
-    return row, verdict, len(timeline["events"])
+    return row, verdict, len(crash.timeline.events)
+
+
+def event_text(event: Event) -> str:
+    """An event as JSON, secrets removed."""
+    data = dump_event(event)
+    text = text_of(data)
+    # A timeline has a thousand events: going into each of them would take longer than all the rest.
+    return text if harmless(text) else text_of(redact_json(data))
 
 
 def insert(db: sqlite3.Connection, row: dict[str, Any]) -> None:
@@ -90,9 +99,9 @@ def text_of(data: Any) -> str:
     return json.dumps(data, separators=(",", ":"))
 
 
-def pack(data: Any) -> bytes:
+def pack(text: str) -> bytes:
     # Timelines repeat themselves: a tenth of the size for a millisecond.
-    return zlib.compress(text_of(data).encode(), 1)
+    return zlib.compress(text.encode(), 1)
 
 
 def unpack(packed: bytes) -> Any:

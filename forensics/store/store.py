@@ -2,30 +2,21 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from sqlite3 import Row
 
-from forensics.codec import dump_run_record, load_run, load_run_record, load_timeline, load_verdict
+from forensics.codec import load_run, load_timeline, load_verdict
 from forensics.errors import StoreError
 from forensics.model import Crash, RunRecord
 from forensics.public import CrashShape, RunningShape, ServerShape, TimelineShape, server_name, timeline_shape, when
-from forensics.redact import redact_json
 from forensics.store import rows
+from forensics.store.checkpoint import Checkpoint, Place
 from forensics.store.database import Database
 from forensics.store.outbox import Outbox, enqueue
 from forensics.store.query import Page, Query, where, write_cursor
 
 FILE_NAME = "inquest.sqlite"
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """Everything up to `cursor` is in `open_runs` or in the store. `realtime_usec` is that entry's wall clock."""
-
-    cursor: str
-    realtime_usec: int
-    open_runs: tuple[RunRecord, ...]
 
 
 class Store:
@@ -36,6 +27,7 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self._database = Database(path)
+        self._place = Place(self._database)
         self.outbox = Outbox(self._database)
 
     def close(self) -> None:
@@ -70,32 +62,14 @@ class Store:
                 enqueue(db, crash.run.invocation_id, row["revision"], sinks, row["saved_at_usec"])
         return replace(crash, revision=row["revision"])
 
-    def checkpoint(self, cursor: str, realtime_usec: int, open_runs: Iterable[RunRecord]) -> None:
-        """Remembers how far the journal was read, and the runs that had not ended there."""
-        saved = [
-            (run.invocation_id, run.unit, run.first_realtime_usec, rows.text_of(redact_json(dump_run_record(run))))
-            for run in open_runs
-        ]
-        # Not durable: an older checkpoint only means reading more of the journal again, and a save is done once.
-        with self._database.writing(durable=False) as db:
-            db.execute(
-                "INSERT INTO checkpoint VALUES (1, ?, ?) ON CONFLICT (one) DO UPDATE"
-                " SET cursor = excluded.cursor, realtime_usec = excluded.realtime_usec",
-                (cursor, realtime_usec),
-            )
-            db.execute("DELETE FROM open_runs")
-            db.executemany("INSERT INTO open_runs VALUES (?, ?, ?, ?)", saved)
+    def checkpoint(self, cursor: str, realtime_usec: int, runs: Iterable[RunRecord]) -> None:
+        """Remembers how far the journal was read, and the runs that are still tracked there: open, or not yet judged
+        for good."""
+        self._place.save(cursor, realtime_usec, runs)
 
     def load_checkpoint(self) -> Checkpoint | None:
         """The last checkpoint; None at the first start."""
-        with self._database.reading() as db:
-            row = db.execute("SELECT cursor, realtime_usec FROM checkpoint").fetchone()
-            runs = db.execute("SELECT data FROM open_runs ORDER BY first_realtime_usec").fetchall()
-        if row is None:
-            return None
-        return Checkpoint(
-            row["cursor"], row["realtime_usec"], tuple(load_run_record(json.loads(run["data"])) for run in runs)
-        )
+        return self._place.load()
 
     def crashes(self, query: Query | None = None) -> Page:
         """One page of crashes, newest first by the time of death."""
@@ -104,6 +78,7 @@ class Store:
         with self._database.reading() as db:
             found = db.execute(
                 "SELECT seq, died_at_usec, run, verdict, revision, backfilled FROM runs"  # noqa: S608 - values are bound
+                " INDEXED BY runs_newest"
                 f" WHERE {condition} ORDER BY died_at_usec DESC, seq DESC LIMIT ?",
                 (*values, query.limit + 1),
             ).fetchall()
@@ -147,7 +122,7 @@ class Store:
             }
             running: dict[str, RunningShape] = {
                 row["unit"]: {"invocation_id": row["invocation_id"], "since": when(row["first_realtime_usec"])}
-                for row in db.execute("SELECT * FROM open_runs ORDER BY first_realtime_usec")
+                for row in db.execute("SELECT * FROM tracked_runs WHERE NOT has_ended ORDER BY first_realtime_usec")
             }
             return [
                 {

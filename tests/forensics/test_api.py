@@ -1,5 +1,7 @@
 import socket
+import statistics
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -323,7 +325,29 @@ def test_a_taken_port_is_told_at_start(store: Store) -> None:
             serve(create_app(store, lambda: HEALTH), "127.0.0.1", port)
     assert error.value.code == "address-unusable"
     assert f"127.0.0.1:{port}" in error.value.message
-    assert "api.port" in error.value.hint
+    assert "[api]" in error.value.hint
+
+
+def test_a_socket_that_cannot_be_made_is_told_at_start(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(InquestError) as error:
+        serve(create_app(store, lambda: HEALTH), "127.0.0.1", 0, tmp_path / "nowhere" / "api.sock")
+    assert error.value.code == "address-unusable"
+    assert "nowhere" in error.value.message
+
+
+def test_a_small_answer_is_not_held_back(store: Store) -> None:
+    """Nagle's algorithm and a delayed acknowledgement together cost 40 ms from the second request on."""
+    serving = serve(create_app(store, lambda: HEALTH), "127.0.0.1", 0)
+    connection = HTTPConnection("127.0.0.1", serving.port)
+    seconds = []
+    for _ in range(20):
+        started = time.perf_counter()
+        connection.request("GET", "/healthz")
+        connection.getresponse().read()
+        seconds.append(time.perf_counter() - started)
+    connection.close()
+    serving.close()
+    assert statistics.median(seconds) < 0.030, seconds
 
 
 def test_a_socket_left_by_a_killed_daemon_is_replaced(store: Store, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forensics.redact import redact, redact_json
+from forensics.redact import harmless, redact, redact_json
 
 TOKEN = "hf_" + "Zk9" * 11
 KEY = "sk-proj-" + "a8F_" * 8
@@ -90,6 +90,19 @@ _PIECES = st.sampled_from(
 def test_twice_is_once_whatever_the_text(text: str) -> None:
     once = redact(text)
     assert redact(once) == once
+
+
+@given(st.one_of(st.text(st.characters(exclude_categories=())), st.lists(_PIECES, max_size=14).map("".join)))
+def test_what_is_called_harmless_is(text: str) -> None:
+    """Else a secret would slip through before any rule looks; as it is, and as it stands in JSON."""
+    if redact(text) != text:
+        assert not harmless(text)
+        assert not harmless(json.dumps(text))
+
+
+@pytest.mark.parametrize(("text", "secret"), SECRETS)
+def test_no_secret_is_called_harmless(text: str, secret: str) -> None:
+    assert not harmless(json.dumps(text.swapcase()))
 
 
 @given(

@@ -235,7 +235,9 @@ def test_servers_are_those_that_ran_and_those_that_run(store: Store) -> None:
     store.save(crash(1))
     store.save(clean(2))
     store.save(crash(3, unit="sglang-other.service"))
-    store.checkpoint("cursor", 1, [open_run(9), open_run(10, "sglang-young.service")])
+    ended = open_run(8, "sglang-other.service")
+    ended.ended_usec = 70_000_000
+    store.checkpoint("cursor", 1, [ended, open_run(9), open_run(10, "sglang-young.service")])
     demo, other, young = store.servers()
     assert (demo["server"], demo["runs"], demo["crashes"]) == ("demo", 2, 1)
     assert demo["running"] == {"invocation_id": invocation(9), "since": "2026-03-01T12:00:10.000000Z"}
@@ -288,6 +290,53 @@ def test_a_checkpoint_replaces_the_one_before(store: Store) -> None:
     last = store.load_checkpoint()
     assert last is not None
     assert (last.cursor, last.realtime_usec, last.open_runs) == ("two", 2, (open_run(2),))
+
+
+def test_checkpoints_write_only_what_is_new_and_drop_what_is_gone(store: Store) -> None:
+    """Each is loaded as a whole, whatever the ones before it wrote."""
+    record = open_run(1)
+    other = open_run(2)
+    for second in range(1, 30):
+        record.events.append(traceback(second * 1_000_000, f"line {second}"))
+        if second % 7 == 0:
+            del record.events[:5]
+        if second == 20:
+            other.ended_usec = 1
+        runs = [record, other] if second < 25 else [record]
+        store.checkpoint(str(second), second, runs)
+        last = store.load_checkpoint()
+        assert last is not None
+        assert (last.cursor, list(last.open_runs)) == (str(second), runs)
+
+
+def test_a_restarted_daemon_goes_on_where_the_checkpoint_was(tmp_path: Path) -> None:
+    record = open_run(1)
+    for restart in range(3):
+        store = Store(tmp_path / "inquest.sqlite")
+        last = store.load_checkpoint()
+        if last is not None:
+            [record] = last.open_runs
+            assert len(record.events) == 1 + 2 * restart
+        for number in (1, 2):
+            record.events.append(traceback(restart * 10 + number))
+            store.checkpoint(str(number), 1, [record])
+        store.close()
+
+
+def test_a_checkpoint_that_failed_is_made_up_for_by_the_next(store: Store) -> None:
+    record = open_run(1)
+    store.checkpoint("one", 1, [record])
+    record.events.append(traceback(7, "x" * 200_000))
+    limit = store._database._writer.execute("PRAGMA page_count").fetchone()[0]
+    store._database._writer.execute(f"PRAGMA max_page_count = {limit}")
+    with pytest.raises(StoreError):
+        store.checkpoint("two", 2, [record])
+    store._database._writer.execute("PRAGMA max_page_count = 1000000")
+    record.events.append(traceback(8))
+    store.checkpoint("three", 3, [record])
+    last = store.load_checkpoint()
+    assert last is not None
+    assert last.open_runs == (record,)
 
 
 @pytest.mark.parametrize("seed", range(3))

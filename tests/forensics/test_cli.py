@@ -1,0 +1,299 @@
+import json
+import os
+import pty
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from forensics.__main__ import main
+from forensics.api import create_app, serve
+from forensics.cli.since import parse_since
+from forensics.model import Strength
+from forensics.store import Store
+from tests.forensics.factories import crash, invocation
+from tests.forensics.test_api import HEALTH
+
+Inquest = Callable[..., int]
+
+
+@pytest.fixture
+def api(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The API, really served; `inquest` is told where."""
+    serving = serve(create_app(store, lambda: HEALTH), "127.0.0.1", 0)
+    address = f"http://127.0.0.1:{serving.port}"
+    monkeypatch.setenv("INQUEST_API", address)
+    yield address
+    serving.close()
+
+
+@pytest.fixture
+def inquest(monkeypatch: pytest.MonkeyPatch) -> Inquest:
+    """Runs the command line; the exit status."""
+
+    def run(*arguments: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["inquest", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        code = end.value.code
+        assert code is None or isinstance(code, int)
+        return code or 0
+
+    return run
+
+
+# --- crashes -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("api")
+def test_crashes_in_plain_columns(store: Store, inquest: Inquest, capsys: pytest.CaptureFixture[str]) -> None:
+    store.save(crash(1))
+    store.save(crash(2, cause="unknown", strength=None, unit="sglang-b.service", summary="no\nidea"))
+    assert inquest("crashes") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "000000000002  2026-03-01 12:01:02 UTC  b     unknown           -          no idea",
+        "000000000001  2026-03-01 12:01:01 UTC  demo  python-exception  confirmed"
+        "  The scheduler died of RuntimeError: tensor sizes differ",
+    ]
+
+
+@pytest.mark.usefixtures("api")
+def test_no_crashes_is_said_beside_the_output(inquest: Inquest, capsys: pytest.CaptureFixture[str]) -> None:
+    assert inquest("crashes") == 0
+    assert capsys.readouterr() == ("", "No crashes.\n")
+
+
+@pytest.mark.usefixtures("api")
+def test_crashes_as_json(store: Store, inquest: Inquest, capsys: pytest.CaptureFixture[str]) -> None:
+    store.save(crash(1))
+    assert inquest("crashes", "--format", "json") == 0
+    assert json.loads(capsys.readouterr().out) == [store.shown(invocation(1))]
+
+
+@pytest.mark.usefixtures("api")
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--server", "b"], [2]),
+        (["--cause", "kernel-oom"], [3]),
+        (["--since", "2026-03-01T12:01:02Z"], [3, 2]),
+        (["--since", "1h"], []),
+        (["--limit", "1"], [3]),
+    ],
+)
+def test_filters(
+    store: Store, inquest: Inquest, capsys: pytest.CaptureFixture[str], options: list[str], expected: list[int]
+) -> None:
+    store.save(crash(1))
+    store.save(crash(2, unit="sglang-b.service"))
+    store.save(crash(3, cause="kernel-oom", strength=Strength.LIKELY))
+    assert inquest("crashes", "--format", "json", *options) == 0
+    assert [one["invocation_id"] for one in json.loads(capsys.readouterr().out)] == list(map(invocation, expected))
+
+
+@pytest.mark.usefixtures("api")
+def test_more_crashes_than_a_page_are_fetched_page_by_page(
+    store: Store, inquest: Inquest, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forensics.cli.commands.PAGE", 7)
+    for number in range(1, 31):
+        store.save(crash(number))
+    assert inquest("crashes", "--limit", "25") == 0
+    ids = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert ids == [invocation(number)[:12] for number in range(30, 5, -1)]
+
+
+# --- show ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("api")
+def test_show_prints_the_report(store: Store, inquest: Inquest, capsys: pytest.CaptureFixture[str]) -> None:
+    store.save(crash(1))
+    assert inquest("show", invocation(1)) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("demo · python-exception, confirmed · 2026-03-01 12:01:01 UTC\nThe scheduler died of")
+    assert "\x1b" not in out
+
+
+@pytest.mark.usefixtures("api")
+def test_show_without_an_id_shows_the_newest(
+    store: Store, inquest: Inquest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.save(crash(1))
+    store.save(crash(2))
+    assert inquest("show", "--format", "json") == 0
+    assert json.loads(capsys.readouterr().out)["invocation_id"] == invocation(2)
+
+
+@pytest.mark.usefixtures("api")
+@pytest.mark.parametrize("crash_id", ["abcdef", "../servers", "a?b", "a b", "x/timeline", ""])
+def test_show_of_what_is_not_there(inquest: Inquest, capsys: pytest.CaptureFixture[str], crash_id: str) -> None:
+    assert inquest("show", crash_id) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("inquest: no crash ")
+
+
+@pytest.mark.usefixtures("api")
+def test_show_when_nothing_ever_crashed(inquest: Inquest, capsys: pytest.CaptureFixture[str]) -> None:
+    assert inquest("show") == 1
+    assert capsys.readouterr().err == "inquest: there is no crash to show\n"
+
+
+@pytest.mark.usefixtures("api")
+def test_an_ambiguous_id_is_said_with_what_to_do(
+    store: Store, inquest: Inquest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.save(crash(1))
+    store.save(crash(2))
+    assert inquest("show", "0000") == 1
+    assert capsys.readouterr().err == ("inquest: several crashes begin with '0000'\nGive more digits of the id.\n")
+
+
+# --- on a terminal -------------------------------------------------------------------------------------------
+
+
+def on_a_terminal(*arguments: str) -> str:
+    """What `inquest` writes to a real terminal, 100 columns wide."""
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "forensics", *arguments], stdout=follower, stderr=follower, env=environment
+    )
+    os.close(follower)
+    written = b""
+    while True:
+        try:
+            piece = os.read(leader, 65536)
+        except OSError:  # EIO: the other side is closed
+            break
+        if not piece:
+            break
+        written += piece
+    os.close(leader)
+    assert process.wait() == 0
+    return written.decode()
+
+
+@pytest.mark.usefixtures("api")
+def test_a_terminal_gets_colours_and_a_table(store: Store) -> None:
+    store.save(crash(1, summary="[bold]not markup[/bold] \x1b[2J"))
+    table = on_a_terminal("crashes")
+    assert "what happened" in table
+    assert "python-exception" in table
+    assert "[bold]not" in table
+    report = on_a_terminal("show")
+    assert "\x1b[" in report
+    assert "\x1b[2J" not in table + report
+
+
+# --- what goes wrong -----------------------------------------------------------------------------------------
+
+
+def test_a_daemon_that_does_not_run_is_said(
+    inquest: Inquest, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    monkeypatch.setenv("INQUEST_API", f"http://127.0.0.1:{port}")
+    assert inquest("crashes") == 1
+    err = capsys.readouterr().err
+    assert err.startswith(f"inquest: inquestd does not answer at http://127.0.0.1:{port}: ")
+    assert "systemctl status inquestd" in err
+
+
+def test_something_else_on_the_port_is_said(
+    inquest: Inquest, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import threading
+
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def answer() -> None:
+            connection, _ = other.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.0 200 OK\r\n\r\nhello")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        monkeypatch.setenv("INQUEST_API", f"http://127.0.0.1:{other.getsockname()[1]}")
+        assert inquest("crashes") == 1
+        thread.join()
+    assert "inquestd does not answer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["crashes", "--since", "someday"], ["crashes", "--limit", "0"], ["crashes", "--sever", "x"], ["crash"]],
+)
+def test_wrong_usage_is_2(inquest: Inquest, capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert inquest(*arguments) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_wrong_settings_are_2(
+    inquest: Inquest, capsys: pytest.CaptureFixture[str], tmp_path: pytest.TempPathFactory
+) -> None:
+    path = os.path.join(str(tmp_path), "inquestd.toml")
+    with open(path, "w") as file:
+        file.write("[api]\nprot = 1\n")
+    assert inquest("daemon", "--settings", path) == 2
+    assert "api.prot: unknown key; did you mean `port`?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["crashes", "show", "daemon", "units", "preflight", "command"])
+def test_every_command_has_help(inquest: Inquest, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert inquest(command, "--help") == 0
+    assert "Usage: inquest" in capsys.readouterr().out
+
+
+def test_the_daemons_start_loads_no_spec_and_no_unit_code() -> None:
+    """Its memory is counted."""
+    code = (
+        "import sys; from forensics.cli import build; build(lean=True);"
+        "print(sorted(n for n in sys.modules if n.split('.')[0] in ('units', 'service', 'rich')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# --- times ---------------------------------------------------------------------------------------------------
+
+NOW = datetime(2026, 3, 5, 15, 30, 20, 7, tzinfo=timezone(timedelta(hours=2)))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("now", NOW),
+        ("2h", NOW - timedelta(hours=2)),
+        ("-2h", NOW - timedelta(hours=2)),
+        ("2 hours ago", NOW - timedelta(hours=2)),
+        ("1h 30min", NOW - timedelta(minutes=90)),
+        ("1h30m", NOW - timedelta(minutes=90)),
+        ("90s", NOW - timedelta(seconds=90)),
+        ("3 days", NOW - timedelta(days=3)),
+        ("1 week ago", NOW - timedelta(days=7)),
+        ("today", NOW.replace(hour=0, minute=0, second=0, microsecond=0)),
+        ("Yesterday", NOW.replace(day=4, hour=0, minute=0, second=0, microsecond=0)),
+        ("2026-03-01T12:00:00Z", datetime(2026, 3, 1, 12, tzinfo=UTC)),
+        ("2026-03-01 12:00:00+02:00", datetime(2026, 3, 1, 10, tzinfo=UTC)),
+    ],
+)
+def test_times_as_systemd_writes_them(text: str, expected: datetime) -> None:
+    assert parse_since(text, NOW) == expected
+
+
+@pytest.mark.parametrize("text", ["2026-03-01", "2026-03-01 12:30"])
+def test_a_time_without_a_zone_is_local(text: str) -> None:
+    assert parse_since(text, NOW) == datetime.fromisoformat(text).astimezone()
+
+
+@pytest.mark.parametrize("text", ["", "ago", "2", "2 fortnights", "h2", "tomorrow-ish", "2h and more", "2026-13-01"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="allowed: 2h"):
+        parse_since(text, NOW)
