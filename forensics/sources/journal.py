@@ -17,7 +17,7 @@ from typing import Any
 from forensics.entry import Entry
 from forensics.errors import SourceError
 from forensics.events import Gap
-from forensics.sources import coredump, kernel, oomkillers, server, systemd
+from forensics.sources import coredump, kernel, oomkillers, server, sigtrace, systemd
 from forensics.sources.journal_streams import (
     Item,
     Lines,
@@ -47,6 +47,7 @@ _MATCHES = (
     f"MESSAGE_ID={systemd.SHUTDOWN}",
     f"MESSAGE_ID={JOURNAL_DROPPED}",
     f"MESSAGE_ID={JOURNAL_MISSED}",
+    *(f"MESSAGE_ID={message_id}" for message_id in sigtrace.MESSAGE_IDS),
     *(f"_SYSTEMD_UNIT={unit}" for unit in oomkillers.KILLERS),
 )
 
