@@ -1,145 +1,10 @@
-"""A crash as everybody outside sees it: the API, the webhook, the terminal. Built from what the codec wrote.
-
-Shapes only grow: a key is never renamed or taken away within a major version. Times are RFC 3339 in UTC.
-"""
+"""From what the codec wrote to what everybody outside sees (`forensics.shapes`)."""
 
 import signal
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from typing_extensions import TypedDict
-
-
-class EvidenceShape(TypedDict):
-    """One record and what it is to the death: `initiating`, `cascade`, `teardown` or `context`."""
-
-    role: str
-    kind: str
-    source: str
-    ref: str
-    at: str
-    message: str
-    why: str
-
-
-class RuledOutShape(TypedDict):
-    cause: str
-    why: str
-
-
-class GapShape(TypedDict):
-    """A stretch of a source that could not be read; bounds in monotonic microseconds of the boot, null is open."""
-
-    source: str
-    reason: str
-    from_usec: int | None
-    to_usec: int | None
-
-
-class DoingShape(TypedDict):
-    """What the server was last seen doing; the figures as SGLang printed them."""
-
-    figures: dict[str, str]
-    seconds_before_death: float | None
-
-
-class RunShape(TypedDict):
-    """systemd's words on the end of the main process. `signal` is the name when a signal ended it."""
-
-    result: str | None
-    exit_code: str | None
-    exit_status: int | None
-    signal: str | None
-    main_pid: int | None
-    n_restarts: int | None
-
-
-class CrashShape(TypedDict):
-    """An ended run and the verdict on it. `id` is the first 12 digits of `invocation_id`."""
-
-    id: str
-    unit: str
-    server: str
-    invocation_id: str
-    boot_id: str
-    is_crash: bool
-    cause: str
-    family: str
-    strength: str | None
-    subclass: str
-    summary: str
-    phase: str
-    became_ready: bool
-    started_at: str
-    died_at: str
-    doing: DoingShape
-    evidence: list[EvidenceShape]
-    ruled_out: list[RuledOutShape]
-    also: list[str]
-    gaps: list[GapShape]
-    notes: list[str]
-    advice: list[str]
-    fingerprint: str
-    signature: str
-    settled: bool
-    revision: int
-    backfilled: bool
-    run: RunShape
-
-
-class FactShape(TypedDict):
-    """One fact of a timeline. `values` are the fields of its kind, `role` is set where the verdict rests on it."""
-
-    kind: str
-    at: str
-    monotonic_usec: int
-    source: str
-    ref: str
-    pid: int | None
-    message: str
-    role: str | None
-    values: dict[str, Any]
-
-
-class TimelineShape(TypedDict):
-    id: str
-    unit: str
-    invocation_id: str
-    boot_id: str
-    sources: list[str]
-    gaps: list[GapShape]
-    events: list[FactShape]
-
-
-class RunningShape(TypedDict):
-    """A run that has not ended."""
-
-    invocation_id: str
-    since: str
-
-
-class LastRunShape(TypedDict):
-    """How a run ended, in short."""
-
-    id: str
-    died_at: str
-    is_crash: bool
-    cause: str
-    family: str
-    strength: str | None
-    summary: str
-
-
-class ServerShape(TypedDict):
-    """A unit that is watched, or was. `runs` counts ended runs that are still in the store."""
-
-    unit: str
-    server: str
-    running: RunningShape | None
-    runs: int
-    crashes: int
-    last_run: LastRunShape | None
-    last_crash: LastRunShape | None
+from forensics.shapes import CrashShape, EvidenceShape, FactShape, GapShape, MemoryShape, TimelineShape
 
 
 def server_name(unit: str) -> str:
@@ -189,6 +54,7 @@ def crash_shape(
         "gaps": [_gap(gap) for gap in verdict["gaps"]],
         "notes": list(verdict["notes"]),
         "advice": list(verdict["advice"]),
+        "memory": _memory(verdict["memory"]),
         "fingerprint": verdict["fingerprint"],
         "signature": verdict["signature"],
         "settled": not verdict.get("awaits"),
@@ -239,6 +105,18 @@ def _evidence(piece: dict[str, Any]) -> EvidenceShape:
         "at": when(record["realtime_usec"]),
         "message": record["message"],
         "why": piece["why"],
+    }
+
+
+def _memory(memory: dict[str, Any] | None) -> MemoryShape | None:
+    if memory is None:
+        return None
+    return {
+        "sentence": memory["sentence"],
+        "figures": [
+            {"what": figure["what"], "size_bytes": figure["size_bytes"], "source": figure["source"]}
+            for figure in memory["figures"]
+        ],
     }
 
 

@@ -3,18 +3,15 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from forensics.public import CrashShape, EvidenceShape
+from forensics.shapes import CrashShape, EvidenceShape
 
 MESSAGE_CHARS = 300
 """A decisive line longer than this is cut in messages; the report has it whole."""
 
-# Said only where the cause itself settles it. Everything else needs a look at the advice.
+# Said only where the cause itself settles it; a rule that knows more says so in its summary.
 _BLAME = {
     "configuration-error": "The configuration is to blame.",
-    "preflight-refused": "The configuration is to blame.",
-    "exec-failure": "The configuration is to blame.",
     "environment-error": "The installed environment is to blame, not the server's settings.",
-    "external-signal": "Not the configuration: somebody sent a signal.",
     "host-reset": "Not the configuration: the host went down.",
     "gpu-fault": "Not the configuration: the GPU failed.",
 }
@@ -79,6 +76,7 @@ def report(crash: CrashShape) -> Iterator[Line]:
     yield Line("text", "")
     yield from _facts(crash)
     yield from _evidence(crash)
+    yield from _memory(crash)
     yield from _list("Ruled out", [f"{other['cause']}: {other['why']}" for other in crash["ruled_out"]])
     yield from _list("Also seen", crash["also"])
     yield from _list("Could not be seen", [f"{gap['source']}: {gap['reason']}" for gap in crash["gaps"]])
@@ -138,6 +136,30 @@ def _evidence(crash: CrashShape) -> Iterator[Line]:
         yield Line(piece["role"], f"  {piece['at'][11:23]} {piece['role']:<10} {piece['source']}{why}")
         for line in piece["message"].splitlines() or [f"({piece['kind']})"]:
             yield Line("quiet", f"      {_printable(line)}")
+
+
+def _memory(crash: CrashShape) -> Iterator[Line]:
+    memory = crash["memory"]
+    if memory is None:
+        return
+    yield Line("text", "")
+    yield Line("head", "Memory")
+    if memory["sentence"]:
+        yield Line("text", f"  {one_line(memory['sentence'])}")
+    width = max((len(figure["what"]) for figure in memory["figures"]), default=0)
+    for figure in memory["figures"]:
+        size = size_words(figure["size_bytes"])
+        yield Line("text", f"  {one_line(figure['what']):<{width}}  {size:>10}  {figure['source']}")
+
+
+def size_words(size_bytes: int) -> str:
+    """Bytes with a binary prefix, as the kernel and SGLang's users count them."""
+    size = float(size_bytes)
+    for prefix in ("", "Ki", "Mi", "Gi"):
+        if abs(size) < 1024:
+            return f"{size:.0f} {prefix}B" if not prefix else f"{size:.1f} {prefix}B"
+        size /= 1024
+    return f"{size:.1f} TiB"
 
 
 def _list(head: str, items: list[str]) -> Iterator[Line]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from systemd import journal
 
-from forensics.public import CrashShape
 from forensics.report import message
+from forensics.shapes import CrashShape
 from forensics.store import Delivery
 
 CRASH_JUDGED = "dda9a1b77c244a0fb78984335814e6ea"

@@ -18,7 +18,8 @@ from forensics.api.shapes import (
     ProblemShape,
     ServersShape,
 )
-from forensics.public import CrashShape, TimelineShape, usec, when
+from forensics.public import usec, when
+from forensics.shapes import CrashShape, TimelineShape
 from forensics.store import Store
 
 CrashId = Annotated[

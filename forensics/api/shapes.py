@@ -1,4 +1,4 @@
-"""What goes in and out, for validation and OpenAPI. Crashes and timelines are in `forensics.public`."""
+"""What goes in and out, for validation and OpenAPI. Crashes and timelines are in `forensics.shapes`."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 from typing_extensions import TypedDict
 
 from forensics.model import Family, Phase, Strength
-from forensics.public import CrashShape, ServerShape
+from forensics.shapes import CrashShape, ServerShape
 from forensics.store import Query
 from forensics.store.query import MAX_LIMIT
 

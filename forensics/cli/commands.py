@@ -12,8 +12,8 @@ import typer
 from forensics.cli import client
 from forensics.cli.since import parse_since
 from forensics.errors import InquestError
-from forensics.public import CrashShape
 from forensics.report import Line, died, one_line, report
+from forensics.shapes import CrashShape
 
 PAGE = 200
 

@@ -3,7 +3,18 @@
 import re
 from datetime import datetime, timedelta
 
-_UNITS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "hour": 3600, "d": 86_400, "day": 86_400, "w": 604_800, "week": 604_800}
+_UNITS = {
+    "s": 1,
+    "sec": 1,
+    "m": 60,
+    "min": 60,
+    "h": 3600,
+    "hour": 3600,
+    "d": 86_400,
+    "day": 86_400,
+    "w": 604_800,
+    "week": 604_800,
+}
 _SPAN = re.compile(r"(\d+) ?([a-z]+?)s?(?= ?\d|\Z)")
 _FORMS = "allowed: 2h, 30min, 3d, '2 hours ago', today, yesterday, 2026-03-01, '2026-03-01 12:30'"
 

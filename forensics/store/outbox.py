@@ -5,7 +5,8 @@ import sqlite3
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from forensics.public import CrashShape, crash_shape
+from forensics.public import crash_shape
+from forensics.shapes import CrashShape
 from forensics.store.database import Database
 
 # A clock that was set back must not silence a sink: a try that lies further ahead than any back-off is due now.

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from forensics.errors import StoreError
-from forensics.public import CrashShape, usec
+from forensics.public import usec
+from forensics.shapes import CrashShape
 
 MAX_LIMIT = 500
 

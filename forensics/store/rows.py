@@ -9,8 +9,9 @@ from typing import Any
 from forensics.codec import dump_event, dump_gap, dump_run, dump_verdict
 from forensics.events import Event
 from forensics.model import Crash
-from forensics.public import CrashShape, LastRunShape, crash_shape, usec
+from forensics.public import crash_shape, usec
 from forensics.redact import harmless, redact_json
+from forensics.shapes import CrashShape, LastRunShape
 
 # What must differ before people are told again. Later evidence for the same answer is kept, not told.
 _TOLD = ("is_crash", "cause", "strength", "subclass", "summary")

@@ -9,7 +9,8 @@ from sqlite3 import Row
 from forensics.codec import load_run, load_timeline, load_verdict
 from forensics.errors import StoreError
 from forensics.model import Crash, RunRecord
-from forensics.public import CrashShape, RunningShape, ServerShape, TimelineShape, server_name, timeline_shape, when
+from forensics.public import server_name, timeline_shape, when
+from forensics.shapes import CrashShape, RunningShape, ServerShape, TimelineShape
 from forensics.store import rows
 from forensics.store.checkpoint import Checkpoint, Place
 from forensics.store.database import Database

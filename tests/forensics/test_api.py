@@ -17,7 +17,7 @@ from forensics.api import Health, SourceHealth, create_app, serve
 from forensics.api.shapes import CrashesShape, HealthShape, ProblemShape, ServersShape
 from forensics.errors import InquestError, StoreError
 from forensics.model import Strength
-from forensics.public import CrashShape, TimelineShape
+from forensics.shapes import CrashShape, TimelineShape
 from forensics.store import Store
 from tests.forensics.factories import clean, crash, invocation, open_run
 

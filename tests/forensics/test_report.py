@@ -4,9 +4,10 @@ from typing import Any
 import pytest
 
 from forensics.codec import dump_run, dump_verdict
-from forensics.model import Doing, Evidence, Role
-from forensics.public import CrashShape, crash_shape, server_name, signal_name, usec, when
-from forensics.report import cut, message, report
+from forensics.model import Doing, Evidence, MemoryFigure, MemoryStory, Role
+from forensics.public import crash_shape, server_name, signal_name, usec, when
+from forensics.report import cut, message, report, size_words
+from forensics.shapes import CrashShape
 from tests.forensics.factories import EPOCH, clean, crash, main_exit, traceback
 
 TRACEBACK = """Scheduler hit an exception: Traceback (most recent call last):
@@ -127,6 +128,45 @@ def test_lines_carry_their_role() -> None:
     styles = [line.style for line in report(shape())]
     assert styles[:2] == ["title", "verdict"]
     assert styles.index("initiating") < styles.index("cascade")
+
+
+def test_the_memory_table_has_its_sizes_in_one_column() -> None:
+    story = MemoryStory(
+        sentence="The kernel took the scheduler at the unit's limit.",
+        figures=(
+            MemoryFigure(what="memory.max of the unit", size_bytes=8 << 30, source="cgroup"),
+            MemoryFigure(what="scheduler", size_bytes=(7 << 30) + (600 << 20), source="kernel"),
+        ),
+    )
+    assert (
+        "Memory\n"
+        "  The kernel took the scheduler at the unit's limit.\n"
+        "  memory.max of the unit     8.0 GiB  cgroup\n"
+        "  scheduler                  7.6 GiB  kernel\n"
+    ) in text(shape(memory=story))
+    assert shape(memory=story)["memory"] == {
+        "sentence": "The kernel took the scheduler at the unit's limit.",
+        "figures": [
+            {"what": "memory.max of the unit", "size_bytes": 8589934592, "source": "cgroup"},
+            {"what": "scheduler", "size_bytes": 8145338368, "source": "kernel"},
+        ],
+    }
+    assert "Memory" not in text(shape())
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "words"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1536, "1.5 KiB"),
+        (80 << 30, "80.0 GiB"),
+        (3 << 40, "3.0 TiB"),
+        (9 << 50, "9216.0 TiB"),
+    ],
+)
+def test_sizes(size_bytes: int, words: str) -> None:
+    assert size_words(size_bytes) == words
 
 
 def test_no_evidence_is_said() -> None:

@@ -1,9 +1,11 @@
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from forensics.errors import SettingsError
-from forensics.settings import Settings, load
+from forensics.settings import Alerts, Api, Retention, Settings, Webhook, load
 
 
 @pytest.fixture
@@ -29,6 +31,37 @@ def test_a_missing_file_means_the_defaults(path: Path) -> None:
 def test_an_empty_file_means_the_defaults(path: Path) -> None:
     path.write_text("")
     assert load(path) == Settings()
+
+
+SHIPPED = Path(__file__).parents[2] / "deploy/rootfs/etc/inquest/inquestd.toml"
+
+
+def test_the_shipped_file_is_the_defaults() -> None:
+    assert load(SHIPPED) == Settings()
+
+
+def test_the_shipped_file_names_every_setting_with_its_default(path: Path) -> None:
+    """Its commented lines, made lines; examples of what has no default apart."""
+    lines = SHIPPED.read_text().splitlines()
+    path.write_text("\n".join(line.removeprefix("#") if re.match(r"#[a-z_\[]", line) else line for line in lines))
+    written = load(path)
+    examples = {"link": None, "webhooks": ()}
+    assert written.alerts.webhooks
+    assert (
+        written.model_copy(
+            update={
+                "alerts": written.alerts.model_copy(update=examples),
+                "api": written.api.model_copy(update={"socket": None}),
+            }
+        )
+        == Settings()
+    )
+    named = tomllib.loads(path.read_text())
+    assert set(Settings.model_fields) - set(named) == {"state_dir"}, "systemd gives the state directory"
+    assert set(named["api"]) == set(Api.model_fields)
+    assert set(named["retention"]) == set(Retention.model_fields)
+    assert set(named["alerts"]) == set(Alerts.model_fields)
+    assert set(named["alerts"]["webhooks"][0]) == set(Webhook.model_fields)
 
 
 def test_everything_can_be_set(path: Path, tmp_path: Path) -> None:
