@@ -36,6 +36,6 @@ def daemon(
     settings_file: Annotated[Path, typer.Option("--settings", help="The settings file.")] = settings.PATH,
 ) -> None:
     """Run inquestd in the foreground; systemd does this as inquestd.service."""
-    from forensics import daemon
+    from forensics.daemon import main
 
-    raise typer.Exit(daemon.main(settings.load(settings_file)))
+    raise typer.Exit(main(settings.load(settings_file)))
