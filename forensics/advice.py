@@ -1,7 +1,7 @@
 """What to do next: one or two concrete steps for this cause, pointing one way only. Pure."""
 
 from forensics.causality import Ending
-from forensics.events import CgroupMemory, Remains, UnitState, Xid
+from forensics.events import CgroupMemory, Remains, SignalSent, UnitState, Xid
 from forensics.model import Finding, Phase, Role
 from forensics.xid_catalog import CATALOG
 
@@ -21,6 +21,9 @@ def advise(cause: str, finding: Finding | None, phase: Phase, ending: Ending) ->
         xid = next((e.event for e in finding.evidence if isinstance(e.event, Xid)), None) if finding else None
         action = CATALOG[xid.xid].action if xid is not None and xid.xid in CATALOG else "reboot the machine"
         return (f"Do not restart on this GPU yet: {action}.",)
+    sent = next((e.event for e in finding.evidence if isinstance(e.event, SignalSent)), None) if finding else None
+    if cause == "external-signal" and sent is not None and sent.sender_unit:
+        return (f"Look at what {sent.sender_unit} did at that second: `journalctl _SYSTEMD_UNIT={sent.sender_unit}`.",)
     if cause == "external-signal" and finding is not None and "sigkill" in finding.subclass:
         return (
             "Ask who was logged in or which job ran at that second: `journalctl --since` around the time of death, "

@@ -28,6 +28,7 @@ from forensics.events import (
     ServerError,
     ServerSignal,
     ServiceWatchdogTimeout,
+    SignalSent,
     StateTimedOut,
     StopRequested,
     Traceback,
@@ -35,6 +36,7 @@ from forensics.events import (
     UnitStopped,
 )
 from forensics.model import Evidence, Role, Run
+from forensics.senders import Origin, by_whom, fatal_to_main, origin, signals_to
 from forensics.timeline import Timeline
 
 Failure = Traceback | FatalPythonError | NativeAbort | ChildDied | ServerError
@@ -71,7 +73,7 @@ _ECHO_TEXT = re.compile(
     r"|Connection reset by peer|recvValue failed|failed to recv, got 0 bytes"
 )
 _FAILING_ERRORS = ("scheduler-watchdog", "nccl-timeout", "nccl-heartbeat", "process-group-watchdog", "usage-error",
-                   "device-assert", "address-in-use", "glibc-abort", "c-assert", "llvm-error")  # fmt: skip
+                   "device-assert", "address-in-use", "glibc-abort", "c-assert", "llvm-error", "foreign-error")  # fmt: skip
 
 
 def is_echo(failure: Failure) -> bool:
@@ -155,6 +157,27 @@ class Ending:
             or self.timeline.first(UnitOomKill)
             or self.control_exit
         )
+
+    # --- what the signal tracer saw, where it runs -----------------------------------------------------------
+
+    @cached_property
+    def outsider(self) -> SignalSent | None:
+        """The first traced signal from outside the run that it did not outlive. SIGTERM has it drain, at length."""
+        for sent in signals_to(self.run, self.timeline):
+            if sent.usec > self.run.ended_usec or origin(self.run, sent) not in (Origin.OUTSIDE, Origin.UNKNOWN):
+                continue
+            drains = self.sigterm is not None and self.sigterm.usec >= sent.usec - STREAM_SKEW_USEC
+            if drains or not self._worked_after(sent.usec + LINGER_USEC):
+                return sent
+        return None
+
+    @cached_property
+    def fatal_signal(self) -> SignalSent | None:
+        """The traced signal that main died of, whoever sent it."""
+        return fatal_to_main(self.run, self.timeline)
+
+    def _worked_after(self, usec: int) -> bool:
+        return self.timeline.first(Batch, after=usec) is not None
 
     # --- what the server said --------------------------------------------------------------------------------
 
@@ -259,6 +282,9 @@ class Ending:
         return False
 
     def _in_teardown(self, event: Event) -> bool:
+        struck = self.outsider
+        if struck is not None and struck.target_pid == self.run.main_pid and event.usec >= struck.usec:
+            return True
         return self.stop_usec is not None and event.usec >= self.stop_usec
 
     # --- natives and the kernel's view -----------------------------------------------------------------------
@@ -308,6 +334,11 @@ class Ending:
             elif event is self.self_kill:
                 found.append(
                     Evidence(role=Role.TEARDOWN, event=event, why="SGLang kills its own tree and itself: status 9/KILL")
+                )
+            elif event is self.fatal_signal:
+                sender = by_whom(self.run, self.fatal_signal)
+                found.append(
+                    Evidence(role=Role.TEARDOWN, event=event, why=f"main died of this signal, sent by {sender}")
                 )
             elif event is self.main_exit:
                 found.append(Evidence(role=Role.TEARDOWN, event=event, why="how the main process ended"))

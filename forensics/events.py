@@ -563,9 +563,16 @@ class Remains(Event):
     left_pids: tuple[int, ...] = ()
 
 
+# --- who sent the signal (forensics/sources/sigtrace.py) -----------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalSent(Event):
-    """The tracepoint `signal:signal_generate`: who sent which signal to whom."""
+    """The tracepoint `signal:signal_generate`: who sent which signal to whom.
+
+    `from_kernel`: the kernel itself (the OOM killer, a terminal's Ctrl-C); its sender is whoever happened to run.
+    `sender_unit` is empty when the sender was gone too soon; `sender_detail` what else is known of it, for people.
+    """
 
     kind = "signal-sent"
     signal: int
@@ -575,6 +582,19 @@ class SignalSent(Event):
     target_pid: int
     target_comm: str
     sender_detail: str = ""
+    sender_unit: str = ""
+    target_unit: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalTracing(Event):
+    """The tracer says from when on it has seen every signal to this run, or that some may have passed unseen.
+
+    `since_usec` is monotonic; None means an interruption at the record's time.
+    """
+
+    kind = "signal-tracing"
+    since_usec: int | None
 
 
 # Each fact that may be stored, by its kind.

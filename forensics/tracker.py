@@ -24,12 +24,14 @@ from forensics.events import (
     ProcessTree,
     Record,
     Remains,
+    SignalSent,
+    SignalTracing,
     StartFailed,
     UnitResult,
     UnitState,
 )
 from forensics.model import Run, RunRecord
-from forensics.sources import RECORDED
+from forensics.sources import RECORDED, sigtrace
 from forensics.sources.journal import Lines
 from forensics.sources.server import ServerLog
 from forensics.timeline import Timeline
@@ -174,7 +176,8 @@ class Tracker:
             return touched
         if entry.from_systemd and not isinstance(event, HostShutdown):
             return touched  # about a unit that is not watched
-        if event is not None and not self._watched(entry.get("_SYSTEMD_UNIT")):
+        traced = isinstance(event, SignalSent | SignalTracing)
+        if event is not None and (traced or not self._watched(entry.get("_SYSTEMD_UNIT"))):
             return touched | self._note_everywhere(event, entry)
         if self._watched(unit := entry.get("_SYSTEMD_UNIT")):
             touched |= self._server_line(unit, entry, event)
@@ -189,6 +192,8 @@ class Tracker:
             if isinstance(event, CoreDump) and not _core_is_of(event, run.record):
                 continue
             if isinstance(event, HostShutdown) and run.record.ended_usec is not None:
+                continue
+            if isinstance(event, SignalSent | SignalTracing) and not _signal_is_of(entry, event, run.record):
                 continue
             touched |= self._note(run, event, entry)
         return touched
@@ -336,6 +341,15 @@ def _core_is_of(core: CoreDump, record: RunRecord) -> bool:
     return core.unit == record.unit and (
         core.coredump_pid in record.pids or record.ended_usec is None or not record.pids
     )
+
+
+def _signal_is_of(entry: Entry, event: Event, record: RunRecord) -> bool:
+    unit, invocation_id = sigtrace.target(entry)
+    if invocation_id:
+        return invocation_id == record.invocation_id
+    if unit:
+        return unit == record.unit
+    return record.ended_usec is None or event.usec <= record.ended_usec
 
 
 def _count(record: RunRecord, count: int, first_usec: int, last_usec: int, realtime_usec: int) -> None:

@@ -8,6 +8,7 @@ Followed by: SGLang up to 0.5.19 ends even a clean drain by SIGKILL of itself: R
 from forensics.causality import NATIVE_SIGNALS, Ending
 from forensics.events import HostShutdown
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
+from forensics.rules.external_signal import cut_short
 
 
 def match(ending: Ending) -> Finding | NotThis | None:
@@ -17,6 +18,8 @@ def match(ending: Ending) -> Finding | NotThis | None:
     if stop is not None:
         if ending.stop_timed_out is not None or (run.exit_status in NATIVE_SIGNALS and run.exit_code != "exited"):
             return None
+        if cut_short(ending):
+            return NotThis(why="somebody killed it before it could end by itself")
         how = "The host was shut down" if isinstance(stop, HostShutdown) else "A stop was asked for"
         evidence = [Evidence(role=Role.INITIATING, event=stop, why="the stop was asked for")]
         if ending.sigterm:
@@ -30,6 +33,8 @@ def match(ending: Ending) -> Finding | NotThis | None:
             evidence=tuple(evidence),
         )
     # systemd is silent about a main process that ended well; the result is all it says.
+    if ending.outsider is not None:
+        return NotThis(why="a signal from outside ended it")
     ended_well = run.result == "success" and (run.exit_code, run.exit_status) in ((None, None), ("exited", 0))
     if ended_well and ending.sigterm is None and ending.interrupted is None and not ending.start_timed_out:
         return Finding(

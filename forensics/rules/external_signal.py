@@ -6,9 +6,10 @@ Not this:    SIGKILL that SGLang announced (`kill_process_tree called`) or that 
 Followed by: for a child `crashed with exit code -9`, EOFError, SGLang's SIGKILL of itself; for main nothing at all.
 """
 
-from forensics.causality import SIGNALS, Ending
-from forensics.events import ClientKill, Event, ServerSignal, SignalSent
+from forensics.causality import SIGNALS, STREAM_SKEW_USEC, Ending
+from forensics.events import ClientKill, Event, FatalPythonError, ServerSignal, SignalSent, SignalTracing
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
+from forensics.senders import Origin, by_whom, origin, signals_to, traced_throughout
 
 _CORELESS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
 _ENDING = ("SIGKILL", "SIGTERM", "SIGINT", "SIGQUIT", "SIGABRT", "SIGHUP", "SIGSEGV")
@@ -19,14 +20,18 @@ def match(ending: Ending) -> Finding | NotThis | None:
         return NotThis(why=f"the server failed by itself first: {ending.failure.record.message[:120]}")
     if client := next((e for e in ending.timeline.all(ClientKill) if e.signal in _ENDING), None):
         return _by_client(ending, client)
+    sent = ending.outsider
+    if sent is not None and (ending.stop is None or cut_short(ending)):
+        return _by_tracer(ending, sent)
     if ending.stop is not None:
         return None
-    if sent := _traced(ending):
-        return _by_tracer(ending, sent)
     return _by_elimination(ending)
 
 
 def _is_stop_signal(ending: Ending) -> bool:
+    failure, sent = ending.failure, ending.outsider
+    if sent is not None and isinstance(failure, FatalPythonError) and failure.record.pid == sent.target_pid:
+        return sent.usec <= failure.usec + STREAM_SKEW_USEC  # faulthandler's answer to SIGABRT
     return any(e.signal in _ENDING and e.usec <= (ending.failure or e).usec for e in ending.timeline.all(ClientKill))
 
 
@@ -44,24 +49,23 @@ def _by_client(ending: Ending, kill: ClientKill) -> Finding:
     )
 
 
-def _traced(ending: Ending) -> SignalSent | None:
-    """The first deadly signal to a process of ours from outside the run."""
-    for sent in ending.timeline.all(SignalSent):
-        if sent.from_kernel or sent.sender_pid == 1 or ending.run.owns_pid(sent.sender_pid):
-            continue
-        if ending.run.owns_pid(sent.target_pid) and SIGNALS.get(sent.signal) in _ENDING:
-            return sent
-    return None
+def cut_short(ending: Ending) -> bool:
+    """Whether somebody lost patience with a stop that was under way, and killed main before systemd would have."""
+    sent = ending.outsider
+    if sent is None or ending.stop is None or ending.stop_timed_out is not None:
+        return False
+    return sent is ending.fatal_signal and SIGNALS.get(sent.signal) == "SIGKILL"
 
 
 def _by_tracer(ending: Ending, sent: SignalSent) -> Finding:
     name = SIGNALS.get(sent.signal, str(sent.signal))
     victim = "main" if sent.target_pid == ending.run.main_pid else "child"
-    detail = f", {sent.sender_detail}" if sent.sender_detail else ""
+    known = origin(ending.run, sent) is Origin.OUTSIDE
+    during = " while it was stopping" if ending.stop is not None else ""
     return Finding(
-        strength=Strength.CONFIRMED,
-        summary=f"{name} to {sent.target_comm} [{sent.target_pid}] "
-        f"by pid {sent.sender_pid} ({sent.sender_comm}{detail}).",
+        strength=Strength.CONFIRMED if known else Strength.LIKELY,
+        summary=f"{name} to the {victim} process {sent.target_pid} ({sent.target_comm}){during} "
+        f"by {by_whom(ending.run, sent)}.",
         subclass=f"{name.lower()}-{victim}",
         evidence=(
             Evidence(role=Role.INITIATING, event=sent, why="the kernel's own record of the signal"),
@@ -82,16 +86,33 @@ def _by_elimination(ending: Ending) -> Finding | NotThis | None:
         if run.exit_code == "killed" and run.exit_status == 9 and ending.self_kill:
             return NotThis(why="SGLang announced that it kills itself: " + ending.self_kill.record.message[:120])
         return None
+    if inside := _from_inside(ending, name, victim):
+        return NotThis(why=f"the kernel's own record: {name} to {inside.target_pid} by {by_whom(run, inside)}")
+    if name == "SIGKILL" and victim == "child" and traced_throughout(run, ending.timeline):
+        return NotThis(why="the signal tracer ran all the time and saw no signal from outside")
     evidence = (Evidence(role=Role.INITIATING, event=sign, why="the only trace that it left"),) if sign else ()
     return Finding(
         strength=Strength.LIKELY,
         summary=f"{name} from outside ended the {victim} process: systemd did not send it, the OOM killer was not at "
-        "work, and SGLang neither failed before nor announced a kill of its own. Who sent it is not recorded.",
+        f"work, and SGLang neither failed before nor announced a kill of its own. {_untraced(ending)}",
         subclass=f"{name.lower()}-{victim}",
         evidence=(*evidence, *(ending.aftermath(sign) if sign else ())),
         key=(name, victim),
-        awaits=("kernel", "coredump"),
+        awaits=("kernel", "coredump", "sigtrace"),
     )
+
+
+def _from_inside(ending: Ending, name: str, victim: str) -> SignalSent | None:
+    """The traced signal of that name, when it was seen and none came from outside (`Ending.outsider` would be it)."""
+    main = ending.run.main_pid
+    seen = [sent for sent in signals_to(ending.run, ending.timeline) if SIGNALS.get(sent.signal) == name]
+    return next((sent for sent in reversed(seen) if (sent.target_pid == main) == (victim == "main")), None)
+
+
+def _untraced(ending: Ending) -> str:
+    if ending.timeline.first(SignalTracing) is None:
+        return "Who sent it is not recorded: inquest-sigtrace.service, which would, was not running."
+    return "Who sent it is not recorded: the signal tracer has no record of it."
 
 
 def _sign(ending: Ending) -> tuple[Event | None, str | None, str]:

@@ -8,6 +8,7 @@ Followed by: EOFError, `crashed with exit code -9`, SIGQUIT to main, SGLang's SI
 from forensics.causality import Ending
 from forensics.events import OomKill, OomLimit, OomVictim, UnitOomKill
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
+from forensics.senders import signals_to
 
 
 def match(ending: Ending) -> Finding | NotThis | None:
@@ -38,6 +39,11 @@ def match(ending: Ending) -> Finding | NotThis | None:
         if scope == "memcg" and abs(event.usec - kill.usec) < 5_000_000
     ]
     counted = [Evidence(role=Role.CASCADE, event=notice, why="systemd counted the kill in this unit")] if notice else []
+    traced = [
+        Evidence(role=Role.INITIATING, event=sent, why="traced: the kernel itself sent the SIGKILL")
+        for sent in signals_to(ending.run, ending.timeline, signal=9, pid=pid)
+        if sent.from_kernel
+    ]
     where = (
         f"at the limit of {kill.oom_memcg}"
         if isinstance(kill, OomKill) and kill.oom_memcg
@@ -49,7 +55,7 @@ def match(ending: Ending) -> Finding | NotThis | None:
         strength=Strength.CONFIRMED,
         summary=f"The kernel's OOM killer killed the {victim} process {pid} ({kill.task}) {where}.",
         subclass=f"{scope}-{victim}",
-        evidence=(*evidence, *sizes[:1], *limits[:1], *counted, *ending.aftermath(kill)),
+        evidence=(*evidence, *sizes[:1], *traced[:1], *limits[:1], *counted, *ending.aftermath(kill)),
         key=(scope, victim),
     )
 

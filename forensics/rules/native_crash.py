@@ -9,9 +9,12 @@ from forensics.causality import NATIVE_SIGNALS, Ending
 from forensics.events import ChildDied, Event, FatalPythonError, NativeAbort, ServerError
 from forensics.failure import innermost, said, stable
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
+from forensics.senders import by_whom
 
 
 def match(ending: Ending) -> Finding | NotThis | None:
+    if (sent := ending.outsider) is not None and sent.signal in NATIVE_SIGNALS:
+        return NotThis(why=f"{NATIVE_SIGNALS[sent.signal]} was sent from outside, by {by_whom(ending.run, sent)}")
     failure = ending.failure
     told = failure if isinstance(failure, FatalPythonError | NativeAbort) else _glibc(failure)
     if failure is not None and told is None:

@@ -8,6 +8,7 @@ Followed by: code=killed, status=9/KILL and Result=timeout; the configuration st
 from forensics.causality import Ending
 from forensics.events import Event, ServerSignal, StateTimedOut, SystemdKill
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
+from forensics.senders import by_whom
 
 
 def match(ending: Ending) -> Finding | NotThis | None:
@@ -28,6 +29,8 @@ def match(ending: Ending) -> Finding | NotThis | None:
     ]
     drain = [signal for signal in ending.timeline.all(ServerSignal) if signal.name == "draining"]
     evidence += [Evidence(role=Role.CONTEXT, event=signal, why="still draining") for signal in drain[-1:]]
+    if (sent := ending.fatal_signal) is not None:
+        evidence.append(Evidence(role=Role.TEARDOWN, event=sent, why=f"traced: sent by {by_whom(ending.run, sent)}"))
     if ending.main_exit is not None:
         evidence.append(Evidence(role=Role.TEARDOWN, event=ending.main_exit, why="how the main process ended"))
     return Finding(

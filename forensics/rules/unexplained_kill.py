@@ -8,11 +8,12 @@ Followed by: whatever the kill's cascade is; nothing here tells kernel, operator
 from forensics.causality import SIGNALS, Ending
 from forensics.events import Event
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
+from forensics.senders import by_whom
 
 
 def match(ending: Ending) -> Finding | NotThis | None:
     run = ending.run
-    if ending.failure is not None or ending.stop is not None:
+    if ending.failure is not None or ending.stop is not None or ending.outsider is not None:
         return None
     sign: Event | None = None
     died = ending.child_died
@@ -24,10 +25,10 @@ def match(ending: Ending) -> Finding | NotThis | None:
         sign, name, victim = ending.main_exit, SIGNALS.get(run.exit_status or 0, f"signal {run.exit_status}"), "main"
     else:
         return None
-    missing = _missing(ending)
+    question = "by whom" if ending.fatal_signal is None else "why"
     return Finding(
         strength=Strength.LIKELY,
-        summary=f"A {victim} process was ended by {name}; by whom cannot be told: {missing}.",
+        summary=f"A {victim} process was ended by {name}; {question} cannot be told: {_missing(ending)}.",
         subclass=victim,
         evidence=(
             (Evidence(role=Role.INITIATING, event=sign, why="the only trace that it left"), *ending.aftermath(sign))
@@ -35,12 +36,14 @@ def match(ending: Ending) -> Finding | NotThis | None:
             else ()
         ),
         key=(name, victim),
-        awaits=("kernel", "coredump"),
+        awaits=("kernel", "coredump", "sigtrace"),
     )
 
 
 def _missing(ending: Ending) -> str:
     said = []
+    if (sent := ending.fatal_signal) is not None:
+        said.append(f"the signal was sent by {by_whom(ending.run, sent)}, but why is not recorded")
     if not ending.no_oom:
         said.append(f"an OOM kill is not excluded ({ending.timeline.why_not_covered('kernel')})")
     said += [f"{gap.source}: {gap.reason}" for gap in ending.timeline.gaps if gap.source in ("server", "systemd")]

@@ -8,8 +8,15 @@ from collections.abc import Callable
 
 from forensics.entry import Entry
 from forensics.events import Event
-from forensics.sources import coredump, kernel, oomkillers, remains, systemd
+from forensics.sources import coredump, kernel, oomkillers, remains, sigtrace, systemd
 
 Parse = Callable[[Entry], Event | None]
 
-RECORDED: tuple[Parse, ...] = (kernel.parse, systemd.parse, coredump.parse, oomkillers.parse, remains.parse)
+RECORDED: tuple[Parse, ...] = (
+    kernel.parse,
+    systemd.parse,
+    coredump.parse,
+    oomkillers.parse,
+    remains.parse,
+    sigtrace.parse,
+)
