@@ -26,7 +26,7 @@ _NOTICE = "5"
 
 # What systemd tells an ExecStopPost= process about the life that ended (systemd.exec(5)).
 _FROM_SYSTEMD = ("SERVICE_RESULT", "EXIT_CODE", "EXIT_STATUS", "INVOCATION_ID")
-# One number each. Releases of Linux differ in which they have; what is absent is named as a gap.
+# One number each. Releases of Linux differ in which they have.
 _V2_NUMBERS = ("memory.peak", "memory.swap.peak", "memory.max", "memory.high", "memory.swap.max", "memory.current")
 _V2_TABLES = ("memory.events", "memory.events.local", "memory.swap.events")
 _V1_NUMBERS = ("memory.max_usage_in_bytes", "memory.failcnt", "memory.limit_in_bytes", "memory.usage_in_bytes")
@@ -74,6 +74,8 @@ def _memory(folder: Path, version: str, gaps: list[str]) -> dict[str, str]:
 def _text(path: Path, gaps: list[str]) -> str | None:
     try:
         return path.read_text().strip()
+    except FileNotFoundError:  # a younger file than this kernel, or no swap: the field is absent
+        return None
     except OSError as error:
         gaps.append(f"{path.name}: {error.strerror}")
         return None
@@ -103,7 +105,7 @@ def _sentence(unit: str, fields: dict[str, str]) -> str:
     parts = [f"result {fields.get('INQUEST_SERVICE_RESULT', 'unknown')}"]
     parts.append(f"main process {how}" if how else "no main process")
     if kills := fields.get("INQUEST_MEMORY_EVENTS_OOM_KILL") or fields.get("INQUEST_MEMORY_OOM_CONTROL_OOM_KILL"):
-        parts.append(f"{kills} OOM kills in its cgroup")
+        parts.append(f"oom_kill {kills}")
     if peak := fields.get("INQUEST_MEMORY_PEAK") or fields.get("INQUEST_MEMORY_MAX_USAGE_IN_BYTES"):
         parts.append(f"memory peak {int(peak) / 2**20:.0f} MiB" if peak.isdecimal() else f"memory peak {peak}")
     return f"{unit} ended: {', '.join(parts)}"
