@@ -28,7 +28,8 @@ class Entry:
     def get_int(self, name: str) -> int | None:
         """The field as a decimal number, or None when it is absent or not a number."""
         text = self.fields.get(name, "")
-        return int(text) if text.lstrip("-").isdecimal() else None
+        digits = text.removeprefix("-")
+        return int(text) if digits.isdecimal() and len(digits) < 20 else None
 
     @property
     def message(self) -> str:
