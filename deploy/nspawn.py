@@ -104,14 +104,15 @@ def boot(
     *,
     lower: Path = Path("/"),
     private_network: bool = False,
-    bind: Sequence[Path] = (),
     bind_ro: Sequence[Path] = (),
+    own: Sequence[Path] = (),
     memory: str = "2G",
 ) -> Machine:
     """Boot a machine and wait until its systemd has come up.
 
-    `bind` and `bind_ro` show paths of the host at the same place inside.  `memory` limits what the
-    machine can write.  Without `private_network` it shares the host's ports.
+    `bind_ro` shows paths of the host at the same place inside, `own` copies folders that the host may
+    change while the machine runs.  `memory` limits what the machine can write.  Without
+    `private_network` it shares the host's ports.
     """
     if find(name) is not None:
         raise DeployError(f"the machine {name} is already running", todo=f"./deploy/machine down {name}")
@@ -119,6 +120,9 @@ def boot(
     _clear(folder)
     root = _overlay(folder, lower, memory)
     _prepare(root, name)
+    for path in own:
+        shutil.rmtree(root / path.relative_to("/"), ignore_errors=True)
+        shutil.copytree(path, root / path.relative_to("/"), symlinks=True)
     options = ["--register=no", f"--machine={name}", "--link-journal=no", "--resolv-conf=copy-host"]
     cgroups: list[Path] = []
     if Path("/proc/1/comm").read_text().strip() != "systemd":
@@ -126,7 +130,7 @@ def boot(
         cgroups = _own_cgroups(name)
     if private_network:
         options.append("--private-network")
-    options += [f"--bind={path}" for path in [*bind, *Path("/dev").glob("nvidia*")]]
+    options += [f"--bind={path}" for path in Path("/dev").glob("nvidia*")]
     options += [f"--bind-ro={path}" for path in bind_ro]
     commands = [f"echo $$ > {cgroup}/cgroup.procs" for cgroup in cgroups]
     # The time of its start tells this process from a later one of the same pid.

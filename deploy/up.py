@@ -51,7 +51,7 @@ def _up_in_machine(spec: Path | None) -> None:
     machine = nspawn.find(MACHINE)
     if machine is None:
         with step("boot"):
-            machine = nspawn.boot(MACHINE, bind_ro=[environment.ROOT])
+            machine = nspawn.boot(MACHINE, bind_ro=[environment.ROOT], own=[environment.VENV])
     arguments = []
     if spec is not None:
         copy = Path("/root") / spec.name

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy import nspawn
+from deploy import environment, nspawn
 from deploy.environment import ROOT
 from tests.e2e import network
 from tests.e2e.inquest import Inquest, Server
@@ -34,11 +34,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def say(request: pytest.FixtureRequest) -> Say:
     """Print a line at once, also while pytest captures: some steps take a minute."""
-    reporter = request.config.pluginmanager.getplugin("terminalreporter")
+    plugins = request.config.pluginmanager
+    reporter, capture = plugins.getplugin("terminalreporter"), plugins.getplugin("capturemanager")
 
     def line(text: str) -> None:
-        reporter.ensure_newline()
-        reporter.write_line(f"  {text}")
+        with capture.global_and_fixture_disabled():
+            reporter.ensure_newline()
+            reporter.write_line(f"  {text}")
 
     return line
 
@@ -47,7 +49,8 @@ def say(request: pytest.FixtureRequest) -> Say:
 def machine(say: Say) -> Iterator[nspawn.Machine]:
     """A booted machine with a network of its own and nothing of Inquest's in place yet."""
     name = f"inquest-test-{os.getpid()}"
-    booted = nspawn.boot(name, private_network=True, bind_ro=[ROOT])
+    environment.install()
+    booted = nspawn.boot(name, private_network=True, bind_ro=[ROOT], own=[environment.VENV])
     say(f"booted {name}")
     yield booted
     nspawn.down(name)

@@ -171,11 +171,11 @@ class Inquest:
         return until(settled, f"a verdict on {server.unit}", seconds=seconds)
 
     def clean_end_of(self, run: Run) -> Crash:
-        """The verdict on a life that ended as asked, which is kept but is no crash."""
+        """The verdict on a life that ended as asked: kept, but not among the crashes."""
 
         def found() -> Crash | None:
-            ends: list[Crash] = self.get("/crashes?clean=true&limit=200")["crashes"]
-            return next((end for end in ends if end["invocation_id"] == run.invocation_id), None)
+            answer = network.request(self.machine.leader, "GET", f"{API}/crashes/{run.invocation_id}")
+            return answer.json() if answer.status_code == 200 else None
 
         return until(found, f"the clean end of {run.invocation_id}", seconds=20.0)
 

@@ -23,12 +23,17 @@ from tests.e2e.inquest import Inquest, decisive
 pytestmark = [pytest.mark.e2e, pytest.mark.pristine]
 
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+# Not at its own place in the machine: the package ca-certificates, once installed, writes there.
+BUNDLE = Path("/etc/inquest-test-certificates.crt")
 _PIP_CONFIG = (Path("/etc/pip.conf"), Path("/etc/xdg/pip"))
 _VARIABLES = re.compile(r"PIP_|SSL_CERT_FILE|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|https?_proxy|no_proxy", re.IGNORECASE)
 
 
 def _settings() -> dict[str, str]:
-    return {key: value for key, value in os.environ.items() if _VARIABLES.match(key)}
+    found = {key: value for key, value in os.environ.items() if _VARIABLES.match(key)}
+    return {key: value.replace(str(CERTIFICATES), str(BUNDLE)) for key, value in found.items()} | {
+        "PIP_CERT": str(BUNDLE)
+    }
 
 
 def _named_folders() -> list[Path]:
@@ -55,7 +60,8 @@ def pristine(say: Say) -> Iterator[nspawn.Machine]:
 
 
 def _give_settings(root: Path) -> None:
-    for source in (CERTIFICATES, *_PIP_CONFIG, *Path("/etc/apt/apt.conf.d").glob("*")):
+    shutil.copy(CERTIFICATES, root / BUNDLE.relative_to("/"))
+    for source in (*_PIP_CONFIG, *Path("/etc/apt/apt.conf.d").glob("*")):
         if source.exists():
             target = root / source.relative_to("/")
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -57,7 +57,7 @@ def test_sigterm_is_a_clean_stop_and_no_crash(inquest: Inquest, demo: Server) ->
     demo.stop()
     assert demo.show("Result") == "success"
     clean = inquest.clean_end_of(run)
-    assert clean["cause"] == "clean-stop"
+    assert (clean["cause"], clean["is_crash"]) == ("clean-stop", False)
     assert run.invocation_id not in [crash["invocation_id"] for crash in inquest.crashes()]
     assert inquest.alerts(run) == []
 
