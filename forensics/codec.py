@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from forensics.events import EVENT_TYPES, Event, Gap
+from forensics.history import History
 from forensics.model import Crash, Evidence, Role, Run, RunRecord, Verdict
 from forensics.timeline import Timeline
 
@@ -81,6 +82,11 @@ def load_run_record(data: dict[str, Any]) -> RunRecord:
     data["events"] = [load_event(event) for event in data["events"]]
     data["gaps"] = [load_gap(gap) for gap in data["gaps"]]
     return RunRecord(**data)
+
+
+def dump_history(past: History) -> dict[str, Any]:
+    result: dict[str, Any] = _adapter(History).dump_python(past, mode="json")
+    return result
 
 
 def dump_verdict(verdict: Verdict) -> dict[str, Any]:

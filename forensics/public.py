@@ -4,7 +4,7 @@ import signal
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from forensics.shapes import CrashShape, EvidenceShape, FactShape, GapShape, MemoryShape, TimelineShape
+from forensics.shapes import CrashShape, EvidenceShape, FactShape, GapShape, HistoryShape, MemoryShape, TimelineShape
 
 
 def server_name(unit: str) -> str:
@@ -24,7 +24,12 @@ def usec(stamp: datetime) -> int:
 
 
 def crash_shape(
-    run: dict[str, Any], verdict: dict[str, Any], *, revision: int = 1, backfilled: bool = False
+    run: dict[str, Any],
+    verdict: dict[str, Any],
+    *,
+    revision: int = 1,
+    backfilled: bool = False,
+    history: HistoryShape | None = None,
 ) -> CrashShape:
     """The public shape of what `codec.dump_run` and `codec.dump_verdict` gave."""
     died_usec = usec(datetime.fromisoformat(run["died_at"]))
@@ -60,6 +65,7 @@ def crash_shape(
         "settled": not verdict.get("awaits"),
         "revision": revision,
         "backfilled": backfilled,
+        "history": history,
         "run": {
             "result": run["result"],
             "exit_code": run["exit_code"],

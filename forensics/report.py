@@ -32,6 +32,9 @@ def message(crash: CrashShape, *, host: str, link: str, amends: bool = False) ->
     lines = [f"{'Corrected: ' if amends else ''}{died}: {one_line(crash['summary'])} ({judged(crash)})"]
     if blame := _BLAME.get(crash["cause"]):
         lines.append(blame)
+    history = crash["history"]
+    if history is not None and crash["is_crash"] and (history["occurrence"] > 1 or history["since_good"]):
+        lines.append(cut(history["sentence"]))
     lines += crash["advice"][:1]
     if (decisive := decisive_evidence(crash)) is not None:
         lines.append(cut(decisive_line(decisive)))
@@ -77,6 +80,8 @@ def report(crash: CrashShape) -> Iterator[Line]:
     yield from _facts(crash)
     yield from _evidence(crash)
     yield from _memory(crash)
+    if crash["history"] is not None and crash["is_crash"]:
+        yield from _list("Seen before", [crash["history"]["sentence"]])
     yield from _list("Ruled out", [f"{other['cause']}: {other['why']}" for other in crash["ruled_out"]])
     yield from _list("Also seen", crash["also"])
     yield from _list("Could not be seen", [f"{gap['source']}: {gap['reason']}" for gap in crash["gaps"]])

@@ -56,6 +56,27 @@ class MemoryShape(TypedDict):
     figures: list[MemoryFigureShape]
 
 
+class ChangeShape(TypedDict):
+    """One argument that differs between two runs; null where it was not set."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+class HistoryShape(TypedDict):
+    """The same death again: `occurrence` is 1 for the first of its fingerprint in this unit. `since_previous` are the
+    changes since the last of them, `since_good` those since the last run of the unit that had become ready."""
+
+    occurrence: int
+    first_at: str | None
+    previous_id: str | None
+    good_id: str | None
+    since_previous: list[ChangeShape]
+    since_good: list[ChangeShape]
+    sentence: str
+
+
 class RunShape(TypedDict):
     """systemd's words on the end of the main process. `signal` is the name when a signal ended it."""
 
@@ -98,6 +119,7 @@ class CrashShape(TypedDict):
     settled: bool
     revision: int
     backfilled: bool
+    history: HistoryShape | None
     run: RunShape
 
 

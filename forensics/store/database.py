@@ -78,6 +78,12 @@ MIGRATIONS = (
         data TEXT NOT NULL
     ) STRICT;
     """,
+    """
+    ALTER TABLE runs ADD COLUMN became_ready INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE runs ADD COLUMN configuration TEXT NOT NULL DEFAULT '{}';
+    ALTER TABLE runs ADD COLUMN history TEXT NOT NULL DEFAULT 'null';
+    UPDATE runs SET became_ready = coalesce(verdict ->> '$.became_ready', 0);
+    """,
 )
 
 

@@ -50,7 +50,7 @@ class Outbox:
         """The oldest message of a sink whose time has come."""
         with self._database.reading() as db:
             row = db.execute(
-                "SELECT outbox.id, outbox.attempts, run, verdict, runs.revision, backfilled, EXISTS ("
+                "SELECT outbox.id, outbox.attempts, run, verdict, runs.revision, backfilled, history, EXISTS ("
                 "  SELECT 1 FROM outbox AS earlier WHERE earlier.invocation_id = outbox.invocation_id"
                 "  AND earlier.sink = outbox.sink AND earlier.state = 'delivered') AS amends"
                 " FROM outbox JOIN runs USING (invocation_id)"
@@ -65,6 +65,7 @@ class Outbox:
             json.loads(row["verdict"]),
             revision=row["revision"],
             backfilled=bool(row["backfilled"]),
+            history=json.loads(row["history"]),
         )
         return Delivery(id=row["id"], sink=sink, crash=crash, attempts=row["attempts"], amends=bool(row["amends"]))
 

@@ -38,8 +38,9 @@ class Store:
         """Stores an ended run with its verdict, and in the same transaction the alerts that must go out for it.
 
         A run that is new, or whose verdict changed in a way worth telling, comes back with its revision. None when
-        there is nothing new to tell; later evidence for the same verdict is kept all the same. Clean stops and what
-        is saved with `alert=False` (deaths from before the daemon knew the machine) go to no sink.
+        there is nothing new to tell; later evidence for the same verdict is kept all the same, and a judgement from
+        less evidence than is stored changes nothing. Clean stops and what is saved with `alert=False` (deaths from
+        before the daemon knew the machine) go to no sink.
         """
         row, verdict, events = rows.row_of(crash)
         row["backfilled"] = not alert
@@ -48,12 +49,15 @@ class Store:
                 "SELECT revision, is_crash, verdict, timeline FROM runs WHERE invocation_id = ?",
                 (crash.run.invocation_id,),
             ).fetchone()
+            row["history"] = rows.history_text(rows.recall(db, row))
             if stored is None:
                 rows.insert(db, row)
+            elif events < rows.events_of(stored["timeline"]):
+                # A daemon that was killed and judges again has sampled less than the one before it; nothing it saw
+                # is new, so its verdict is only the poorer one.
+                return None
             elif rows.same(json.loads(stored["verdict"]), verdict):
-                # A daemon that was killed and judges again may have sampled less than the one before it.
-                if events >= len(rows.unpack(stored["timeline"])["events"]):
-                    rows.update(db, {**row, "revision": stored["revision"]})
+                rows.update(db, {**row, "revision": stored["revision"]})
                 return None
             else:
                 row["revision"] = stored["revision"] + 1
@@ -78,7 +82,7 @@ class Store:
         condition, values = where(query)
         with self._database.reading() as db:
             found = db.execute(
-                "SELECT seq, died_at_usec, run, verdict, revision, backfilled FROM runs"  # noqa: S608 - values are bound
+                "SELECT seq, died_at_usec, run, verdict, revision, backfilled, history FROM runs"  # noqa: S608 - values are bound
                 " INDEXED BY runs_newest"
                 f" WHERE {condition} ORDER BY died_at_usec DESC, seq DESC LIMIT ?",
                 (*values, query.limit + 1),
