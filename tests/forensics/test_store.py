@@ -50,7 +50,7 @@ def test_the_same_verdict_again_is_no_news(store: Store) -> None:
         {"strength": Strength.LIKELY},
         {"strength": None},
         {"subclass": "ValueError"},
-        {"summary": "It was something else"},
+        {"is_crash": False},
     ],
     ids=lambda change: next(iter(change)),
 )
@@ -60,7 +60,14 @@ def test_a_changed_verdict_is_the_next_revision(store: Store, change: dict[str, 
     assert amended is not None
     assert amended.revision == 2
     assert store.crash(invocation(1)) == amended
-    assert len(store.crashes().crashes) == 1
+
+
+def test_other_words_for_the_same_verdict_are_kept_but_not_told(store: Store) -> None:
+    store.save(crash(1), SINKS)
+    assert store.save(crash(1, summary="The same, in other words"), SINKS) is None
+    shown = store.shown(invocation(1))
+    assert shown is not None
+    assert (shown["summary"], shown["revision"]) == ("The same, in other words", 1)
 
 
 def test_later_evidence_for_the_same_verdict_is_kept_but_not_told(store: Store) -> None:
@@ -78,13 +85,31 @@ def test_later_evidence_for_the_same_verdict_is_kept_but_not_told(store: Store) 
     assert store.outbox.states() == {"journal": {"waiting": 1}, "pager": {"waiting": 1}}
 
 
-def test_a_poorer_timeline_does_not_replace_a_richer_one(store: Store) -> None:
+@pytest.mark.parametrize("change", [{}, {"cause": "unknown", "strength": None}], ids=["same verdict", "another"])
+def test_a_judgement_from_less_evidence_changes_nothing(store: Store, change: dict[str, object]) -> None:
+    """As of a daemon that was killed and has lost what it had sampled since its last checkpoint."""
+    full = crash(1)
+    store.save(full, SINKS)
+    poorer = replace(crash(1, **change), timeline=Timeline.of(full.timeline.events[1:]))
+    assert store.save(poorer, SINKS) is None
+    assert store.crash(invocation(1)) == full
+
+
+def test_a_judgement_that_lost_something_and_learnt_something_counts(store: Store) -> None:
     full = crash(1)
     store.save(full)
-    store.save(replace(full, timeline=Timeline.of(full.timeline.events[:1])))
-    kept = store.crash(invocation(1))
-    assert kept is not None
-    assert kept.timeline == full.timeline
+    late = traceback(61_500_000, "a record that came late")
+    other = replace(crash(1, cause="kernel-oom"), timeline=Timeline.of((*full.timeline.events[1:], late)))
+    amended = store.save(other)
+    assert amended is not None
+    assert amended.revision == 2
+
+
+def test_new_rules_may_judge_the_same_timeline_otherwise(store: Store) -> None:
+    store.save(crash(1))
+    amended = store.save(crash(1, cause="hang"))
+    assert amended is not None
+    assert amended.revision == 2
 
 
 def test_an_amended_verdict_keeps_its_place_in_the_order(store: Store) -> None:
@@ -172,7 +197,7 @@ def test_pages_neither_skip_nor_repeat_while_crashes_arrive(store: Store) -> Non
         for _ in range(3):
             store.save(crash(arriving))
             arriving += 1
-        store.save(crash(20, summary=f"amended at {arriving}"))
+        store.save(crash(20, subclass=f"amended at {arriving}"))
     assert seen == [invocation(number) for number in range(50, 0, -1)]
 
 
