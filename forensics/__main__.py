@@ -3,7 +3,7 @@ is wrong."""
 
 import sys
 
-from forensics.errors import InquestError, SettingsError
+from forensics.errors import InputError, InquestError, SettingsError
 
 
 def main() -> None:
@@ -16,7 +16,7 @@ def main() -> None:
         sys.stderr.write(f"inquest: {error.message}\n")
         if error.hint:
             sys.stderr.write(f"{error.hint}\n")
-        sys.exit(2 if isinstance(error, SettingsError) else 1)
+        sys.exit(2 if isinstance(error, SettingsError | InputError) else 1)
 
 
 if __name__ == "__main__":

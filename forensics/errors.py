@@ -3,7 +3,8 @@
 InquestError
 ├── SettingsError      a setting is wrong: said at start, naming file and key
 ├── SourceError        an evidence source could not be read: becomes a gap
-└── StoreError         the store cannot be opened, read or written
+├── StoreError         the store cannot be opened, read or written
+└── InputError         a saved file cannot be read, or is nothing that is known
 """
 
 
@@ -31,3 +32,7 @@ class SourceError(InquestError):
 
 class StoreError(InquestError):
     """The store cannot be opened, read or written."""
+
+
+class InputError(InquestError):
+    """A saved file cannot be read, or nothing in it is known. `message` names the file."""

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from forensics import settings
-from forensics.cli import commands
+from forensics.cli import analyze, commands
 
 
 def build(*, lean: bool = False) -> typer.Typer:
@@ -22,6 +22,7 @@ def build(*, lean: bool = False) -> typer.Typer:
     )
     app.command()(commands.crashes)
     app.command()(commands.show)
+    app.command()(analyze.analyze)
     app.command()(daemon)
     if not lean:
         import service.cli

@@ -136,6 +136,11 @@ class ServerLog:
             return events
         return self._bare(entry, pid, message)
 
+    def reading(self, pid: int | None) -> str:
+        """The kind of this process's open block (`traceback`, `fatal`, `abort`, `content`), or the empty string."""
+        block = self._blocks.get(pid)
+        return block.kind if block else ""
+
     def flush(self, pid: int | None) -> list[Event]:
         """Close this process's open block, if any."""
         block = self._blocks.pop(pid, None)

@@ -1,0 +1,319 @@
+"""Several files → one body of evidence: their entries in the order of time, run by run.
+
+The tracker of the daemon does the work. What it needs and saved files lack is supplied here: lives of a server whose
+log has no systemd in it, one clock for stamps of several kinds, kernel records that have only the time since boot.
+"""
+
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from forensics.analyze.lines import Line
+from forensics.analyze.properties import Snapshot
+from forensics.analyze.reading import SavedFile, Told
+from forensics.analyze.text import UNDATED
+from forensics.entry import Entry
+from forensics.events import DriverNoMemory, Event, Gap, GpuLost, OomKill, OomVictim, Xid
+from forensics.model import RunRecord
+from forensics.sources import kernel
+from forensics.sources.journal import JOURNAL_DROPPED, JOURNAL_MISSED, Lines
+from forensics.tracker import LINGER_USEC, Tracker
+
+PLAIN = ".plain"
+"""The suffix of the unit names that stand for a plain log: `log-0.plain`."""
+
+_TELLING = (OomKill, OomVictim, Xid, GpuLost, DriverNoMemory)
+_MOST_KERNEL_EVENTS = 2000
+_SETTLE_EVERY = 20_000
+_ATTACH_USEC = 120_000_000
+_RUN_OVER_USEC = 2_000_000
+
+
+@dataclass(slots=True)
+class Body:
+    """`units` are the globs to watch. `settle` is told of each run that no later entry can change, as it leaves."""
+
+    files: list[SavedFile]
+    units: tuple[str, ...]
+    settle: Callable[["Body", RunRecord], None]
+    tracker: Tracker = field(init=False)
+    snapshots: list[Snapshot] = field(default_factory=list)
+    kernel_events: list[Event] = field(default_factory=list)
+    undated: list[Event] = field(default_factory=list)
+    gaps: list[tuple[str, int, Gap]] = field(default_factory=list)
+    boots: dict[str, int] = field(default_factory=dict)
+    log_of: dict[str, SavedFile] = field(default_factory=dict)
+    _boot: str = ""
+    _seen: int = 0
+
+    def __post_init__(self) -> None:
+        self.tracker = Tracker((*self.units, f"*{PLAIN}"))
+
+    # --- reading everything ---------------------------------------------------------------------------------
+
+    def read(self, advance: Callable[[int], None]) -> None:
+        """Read all files to their ends."""
+        streams: list[Iterator[Entry | Told]] = []
+        for file in self.files:
+            if file.is_snapshot:
+                streams += self._snapshot(file)
+            else:
+                file.look()
+        # The journals with fields first: their clock is the one that everything else is set by.
+        for file in sorted(self.files, key=lambda file: not file.has_fields):
+            if not file.is_snapshot:
+                streams.append(self._first_known(file.entries(self.place, advance), file))
+        for _, item in heapq.merge(*(_keyed(stream) for stream in streams), key=lambda pair: pair[0]):
+            self._feed(item)
+        self._join_snapshots()
+
+    def _snapshot(self, file: SavedFile) -> list[Iterator[Entry | Told]]:
+        """A saved status: the properties at once, the journal's lines below them as a stream."""
+        lines: list[Line] = []
+        for item in file.snapshots():
+            if isinstance(item, Snapshot):
+                self.snapshots.append(item)
+                if item.description:
+                    for other in self.files:
+                        other.survey._vote(item.description, item.unit)
+            else:
+                lines.append(item)
+        if not lines:
+            return []
+        for line in lines:
+            from forensics.analyze import senders
+
+            if sent := senders.syslog(line.text, file.reference):
+                file.survey.look(sent)
+        return [iter(list(file.with_senders(iter(lines))))]
+
+    def _first_known(self, stream: Iterator[Entry | Told], file: SavedFile) -> Iterator[Entry | Told]:
+        """The stream; of a journal with fields the first entry is looked at beforehand, for its clock."""
+        if not file.has_fields:
+            return stream
+        first = next(stream, None)
+        if first is None:
+            return iter(())
+        assert isinstance(first, Entry)
+        self._note_boot(first)
+
+        def whole() -> Iterator[Entry | Told]:
+            yield first
+            yield from stream
+
+        return whole()
+
+    # --- one clock ------------------------------------------------------------------------------------------
+
+    def place(self, realtime_usec: int) -> tuple[str, int]:
+        """The boot and the monotonic time of a moment by the wall clock."""
+        if not self._boot:
+            return "text-0", realtime_usec
+        return self._boot, max(0, realtime_usec - self.boots[self._boot])
+
+    def _note_boot(self, entry: Entry) -> None:
+        if not entry.boot_id or entry.from_kernel:
+            return
+        if entry.boot_id != self._boot or self._seen % 1024 == 0:
+            self.boots[entry.boot_id] = entry.realtime_usec - entry.monotonic_usec
+            self._boot = entry.boot_id
+
+    @property
+    def offset_usec(self) -> int | None:
+        """Wall clock less monotonic clock, where the files tell."""
+        if self._boot:
+            return self.boots[self._boot]
+        return next((each.offset_usec for each in self.snapshots if each.offset_usec is not None), None)
+
+    # --- one item -------------------------------------------------------------------------------------------
+
+    def _feed(self, item: Entry | Told) -> None:
+        self._seen += 1
+        if isinstance(item, Told):
+            self._feed_told(item)
+            return
+        entry = item
+        if entry.boot_id == UNDATED:
+            offset = self.offset_usec
+            if offset is None:
+                if (event := kernel.parse(entry)) is not None and len(self.undated) < _MOST_KERNEL_EVENTS:
+                    self.undated.append(event)
+                return
+            entry = self._placed(entry, entry.monotonic_usec + offset)
+        elif entry.boot_id.startswith("text-"):
+            if self._boot:
+                entry = self._placed(entry, entry.realtime_usec)
+        else:
+            self._note_boot(entry)
+        if entry.from_kernel and len(self.kernel_events) < _MOST_KERNEL_EVENTS:
+            event = kernel.parse(entry)
+            if isinstance(event, _TELLING):
+                self.kernel_events.append(event)
+        self._note_loss(entry)
+        self.tracker.feed(entry)
+        if self._seen % _SETTLE_EVERY == 0:
+            self._settle_old(entry)
+
+    def _placed(self, entry: Entry, realtime_usec: int) -> Entry:
+        boot_id, monotonic_usec = self.place(realtime_usec)
+        return Entry(
+            cursor=entry.cursor,
+            boot_id=boot_id,
+            monotonic_usec=monotonic_usec,
+            realtime_usec=realtime_usec,
+            fields=entry.fields,
+        )
+
+    def _note_loss(self, entry: Entry) -> None:
+        """journald's own word that it dropped something."""
+        message_id, message = entry.get("MESSAGE_ID"), entry.message
+        text = not message_id and entry.get("SYSLOG_IDENTIFIER") == "systemd-journald"
+        if message_id == JOURNAL_DROPPED or (text and message.startswith("Suppressed ")):
+            unit = message.rsplit(" from ", 1)[-1].strip().rstrip(".")
+            self.gaps.append((unit, entry.monotonic_usec, Gap(source="server", reason=f"journald: {message}")))
+        elif message_id == JOURNAL_MISSED or (text and message.startswith("Missed ")):
+            self.gaps.append(("", entry.monotonic_usec, Gap(source="kernel", reason=f"journald: {message}")))
+
+    def _settle_old(self, entry: Entry) -> None:
+        for record in self.tracker.records():
+            ended = record.ended_usec
+            if ended is not None and (record.boot_id != entry.boot_id or ended + LINGER_USEC < entry.monotonic_usec):
+                self.settle(self, record)
+        self.tracker.forget(entry.monotonic_usec, entry.boot_id)
+
+    # --- plain logs -----------------------------------------------------------------------------------------
+
+    def _feed_told(self, told: Told) -> None:
+        log = told.log.plain
+        assert log is not None
+        by_run: dict[str, list[Event]] = {}
+        for event in told.events:
+            owner = self._owner(told, event.record.realtime_usec, event.usec)
+            by_run.setdefault(owner, []).append(event)
+        if not told.events:
+            _, monotonic_usec = self.place(told.usec)
+            by_run[self._owner(told, told.usec, monotonic_usec)] = []
+        for invocation_id, events in by_run.items():
+            self.tracker.add(invocation_id, events)
+            self.log_of.setdefault(invocation_id, told.log)
+            if told.life == log.life:
+                self._count(invocation_id, log.lines, told.usec)
+
+    def _owner(self, told: Told, realtime_usec: int, monotonic_usec: int) -> str:
+        """The run that the log's life is: systemd's own, where the files tell of one at that time, else a new one."""
+        if (known := self._run_at(monotonic_usec)) is not None:
+            return known.invocation_id
+        unit, invocation_id = f"log-{told.log.number}{PLAIN}", f"log:{told.log.number}:{told.life}"
+        if not any(record.invocation_id == invocation_id for record in self.tracker.records()):
+            boot_id, monotonic_usec = self.place(realtime_usec)
+            self.tracker.feed(
+                Lines(
+                    unit=unit,
+                    invocation_id=invocation_id,
+                    boot_id=boot_id,
+                    count=0,
+                    first_monotonic_usec=monotonic_usec,
+                    last_monotonic_usec=monotonic_usec,
+                    last_realtime_usec=realtime_usec,
+                )
+            )
+            self.log_of[invocation_id] = told.log
+        return invocation_id
+
+    def _run_at(self, monotonic_usec: int) -> RunRecord | None:
+        """The one run of a unit that was alive then and whose own lines are nowhere else; None if there are several."""
+        alive = [
+            record
+            for record in self.tracker.records()
+            if not record.unit.endswith(PLAIN)
+            and record.first_usec - 1_000_000 <= monotonic_usec
+            and (record.ended_usec is None or monotonic_usec <= record.ended_usec + _RUN_OVER_USEC)
+            and (not record.lines or record.invocation_id in self.log_of)
+        ]
+        return alive[-1] if len({record.unit for record in alive}) == 1 else None
+
+    def _count(self, invocation_id: str, lines: int, realtime_usec: int) -> None:
+        record = next(each for each in self.tracker.records() if each.invocation_id == invocation_id)
+        _, monotonic_usec = self.place(realtime_usec)
+        record.lines = max(record.lines, lines)
+        if record.first_line_usec is None:
+            record.first_line_usec = monotonic_usec
+        record.last_line_usec = max(record.last_line_usec or 0, monotonic_usec)
+        record.last_realtime_usec = max(record.last_realtime_usec, realtime_usec)
+
+    # --- snapshots ------------------------------------------------------------------------------------------
+
+    def _join_snapshots(self) -> None:
+        """What PID 1 said of a unit goes to the run that it speaks of, or stands for one of which nothing else is."""
+        for snapshot in self.snapshots:
+            record = self._run_of(snapshot)
+            if record is None:
+                if not snapshot.died and not snapshot.over:
+                    continue
+                record = self._run_from(snapshot)
+            usec = record.ended_usec
+            if usec is None:
+                usec = max(record.last_line_usec or 0, record.first_usec, *(event.usec for event in record.events), 0)
+            facts = list(snapshot.facts()) if record.ended_usec is None else [snapshot.state]
+            placed = [
+                replace(fact, record=replace(fact.record, boot_id=record.boot_id, monotonic_usec=usec))
+                for fact in facts
+            ]
+            self.tracker.add(record.invocation_id, placed)
+            if record.unit.endswith(PLAIN) and snapshot.unit:
+                record.unit = snapshot.unit
+            if record.ended_usec is None and (snapshot.over or snapshot.died):
+                record.ended_usec = usec
+                record.ended_realtime_usec = snapshot.exited_usec or record.last_realtime_usec
+
+    def _run_of(self, snapshot: Snapshot) -> RunRecord | None:
+        records = self.tracker.records()
+        if snapshot.invocation_id:
+            same = next((each for each in records if each.invocation_id == snapshot.invocation_id), None)
+            if same is not None:
+                return same
+        of_unit = [each for each in records if each.unit == snapshot.unit]
+        if not of_unit:
+            of_unit = [each for each in records if each.unit.endswith(PLAIN)]
+        elif snapshot.invocation_id and not of_unit[-1].invocation_id.startswith("text-"):
+            return None  # the journal knows this unit, but not this run
+        if not of_unit or not (snapshot.over or snapshot.died):
+            return None
+        latest = of_unit[-1]
+        exited = snapshot.exited_usec
+        if exited and latest.last_realtime_usec and abs(exited - latest.last_realtime_usec) > 15 * _ATTACH_USEC:
+            return None
+        return latest
+
+    def _run_from(self, snapshot: Snapshot) -> RunRecord:
+        realtime = snapshot.exited_usec or snapshot.started_usec or 0
+        boot_id, ended_usec = self.place(realtime)
+        started = ended_usec - max(0, realtime - (snapshot.started_usec or realtime))
+        invocation_id = snapshot.invocation_id or f"show:{snapshot.unit}"
+        self.tracker.feed(
+            Lines(
+                unit=snapshot.unit,
+                invocation_id=invocation_id,
+                boot_id=boot_id,
+                count=0,
+                first_monotonic_usec=max(0, started),
+                last_monotonic_usec=ended_usec,
+                last_realtime_usec=realtime,
+            )
+        )
+        record = next(each for each in self.tracker.records() if each.invocation_id == invocation_id)
+        record.first_line_usec = None
+        reason = "the journal among the files does not hold this run"
+        record.gaps += [Gap(source=source, reason=reason) for source in ("server", "systemd")]
+        return record
+
+
+def _keyed(stream: Iterator[Entry | Told]) -> Iterator[tuple[int, Entry | Told]]:
+    """Each item with the time by which streams are merged: within one stream the order stays as it was."""
+    latest = 0
+    for item in stream:
+        usec = item.usec if isinstance(item, Told) else item.realtime_usec
+        if isinstance(item, Entry) and item.boot_id == UNDATED:
+            usec = 0
+        latest = max(latest, usec)
+        yield latest, item

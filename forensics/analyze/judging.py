@@ -1,0 +1,248 @@
+"""A run out of saved files → its verdict: the daemon's rules, and what saved files cannot give held against them."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from forensics.analyze.body import PLAIN, Body
+from forensics.analyze.endings import End, How, end_of
+from forensics.analyze.forms import Form
+from forensics.analyze.incidents import Incident
+from forensics.analyze.reading import SavedFile
+from forensics.causality import Ending
+from forensics.classify import classify
+from forensics.codec import dump_run, dump_verdict
+from forensics.events import Batch, Event, Gap, Milestone, OomKill, OomVictim, ServerArgs, ServerError, Traceback
+from forensics.model import Role, Run, RunRecord, Strength, Verdict
+from forensics.public import crash_shape
+from forensics.redact import redact_json
+from forensics.rules import RULES, Rule
+from forensics.timeline import Timeline
+
+_LATE_USEC = 2_000_000
+_EARLIEST = 315_532_800_000_000
+"""1980: a time before it is one since boot."""
+
+_TEXT = "Read from saved text, in which any line could be anybody's words: at most likely."
+_ZONE = "Times without a zone were read as UTC."
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """`shape` is the public form; `serves` whether this looks like a model server at all."""
+
+    how: How
+    shape: dict[str, Any]
+    reason: str
+    serves: bool
+
+
+def judge(body: Body, record: RunRecord) -> Judged | None:
+    """What became of one run; None where there is nothing to say of it."""
+    file = body.log_of.get(record.invocation_id)
+    sources, gaps = covered(body, record)
+    run, timeline = body.tracker.judge_input(record.invocation_id, sources, gaps)
+    end = End(How.DIED)
+    rules: tuple[Rule, ...] = RULES
+    if record.ended_usec is None or _forged_end(record, timeline):
+        run = replace(run, ended_usec=_last_usec(record, timeline))
+        end = end_of(Ending(run, timeline), followed=_followed(body, record, file))
+        rules = end.rules
+    run, timeline = _joined_by_name(body, run, timeline)
+    verdict = classify(run, timeline, rules)
+    text = not record.boot_id or _rests_on_text(body, verdict)
+    verdict = _held_back(verdict, text=text, naive=any(each.naive for each in body.files))
+    verdict = _advised(verdict, run)
+    how = end.how if end.how is not How.DIED else (How.DIED if verdict.is_crash else How.STOPPED)
+    if _skipped(timeline):
+        how = How.ALIVE
+    shape = shape_of(body, run, verdict, file)
+    return Judged(how, shape, end.reason or verdict.summary, serves(run, timeline))
+
+
+def judge_incident(body: Body, incident: Incident) -> Judged:
+    verdict = classify(incident.run, incident.timeline, incident.rules or RULES)
+    verdict = _held_back(verdict, text=_rests_on_text(body, verdict), naive=any(each.naive for each in body.files))
+    return Judged(How.DIED, shape_of(body, incident.run, verdict, None), verdict.summary, serves=True)
+
+
+# --- what was read ------------------------------------------------------------------------------------------
+
+
+def covered(body: Body, record: RunRecord) -> tuple[set[str], list[Gap]]:
+    """The sources that the files hold for this run's end, and the gaps for those that they do not."""
+    died = record.ended_realtime_usec or record.last_realtime_usec
+    sources: set[str] = set()
+    gaps = [
+        gap
+        for unit, usec, gap in body.gaps
+        if unit in ("", record.unit) and record.first_usec <= usec <= (record.ended_usec or usec) + 300_000_000
+    ]
+    for file in body.files:
+        if file.damage:
+            gaps.append(Gap(source="server", reason=f"{file.name} is damaged: {file.damage}"))
+        spans = file.first_usec is not None and file.first_usec <= died <= file.last_usec + _LATE_USEC
+        whole = file.foreign or file.form is Form.JOURNAL
+        if (file.form in (Form.KERNEL, Form.DMESG_JSON) and (spans or file.first_usec is None)) or (
+            file.kernel and not file.manager and not whole
+        ):
+            sources |= {"kernel"} if spans else set()
+        elif whole:
+            sources |= {"kernel", "systemd", "server", "coredump", "oomkillers"}
+        elif file.manager:
+            sources |= {"systemd", "server", "coredump"} | ({"kernel"} if file.kernel else set())
+    if record.invocation_id in body.log_of:
+        sources.add("server")
+    if "kernel" not in sources:
+        gaps.append(Gap(source="kernel", reason=_no_kernel(body)))
+    if "systemd" not in sources:
+        gaps.append(Gap(source="systemd", reason="no record of systemd is among the files (`journalctl -u UNIT`)"))
+    return sources, list(dict.fromkeys(gaps))
+
+
+def _no_kernel(body: Body) -> str:
+    if any(file.form in (Form.KERNEL, Form.DMESG_JSON) for file in body.files):
+        if body.undated:
+            return "the kernel log has only the time since boot, and nothing here says when that was"
+        return "the kernel log among the files does not reach to the death"
+    return "no kernel log is among the files (`journalctl -k`, `dmesg -T`)"
+
+
+def _followed(body: Body, record: RunRecord, file: SavedFile | None) -> bool:
+    """Whether the same plain log goes on with another life of the server."""
+    if file is None or file.plain is None or not record.unit.endswith(PLAIN):
+        return False
+    life = record.invocation_id.rsplit(":", 1)[-1]
+    return life.isdecimal() and int(life) < file.plain.life
+
+
+def _last_usec(record: RunRecord, timeline: Timeline) -> int:
+    return max([record.first_usec, record.last_line_usec or 0, *(event.usec for event in timeline.events)])
+
+
+def _forged_end(record: RunRecord, timeline: Timeline) -> bool:
+    """In text an end that the server outlived was never systemd's word."""
+    if not record.boot_id.startswith("text-") or record.ended_usec is None:
+        return False
+    return any(batch.usec > record.ended_usec + _LATE_USEC for batch in timeline.all(Batch))
+
+
+def _skipped(timeline: Timeline) -> bool:
+    from forensics.events import StartFailed
+
+    failed = timeline.first(StartFailed)
+    return failed is not None and failed.job_result == "skipped"
+
+
+# --- kernel records that have no common clock with the run ---------------------------------------------------
+
+
+def _joined_by_name(body: Body, run: Run, timeline: Timeline) -> tuple[Run, Timeline]:
+    """Kernel records without a wall clock belong to a run if they name its cgroup, its pids, or SGLang's processes."""
+    ours: list[Event] = []
+    pids = dict(run.pids)
+    for event in body.undated:
+        if isinstance(event, OomKill):
+            named = run.owns_cgroup(event.task_memcg) or run.owns_pid(event.oom_victim_pid)
+            named = named or (_of_sglang(event.task) and not _of_other_service(event.task_memcg))
+            pid = event.oom_victim_pid
+        elif isinstance(event, OomVictim):
+            pid = event.victim_pid
+            named = run.owns_pid(pid) or pid in pids or _of_sglang(event.task)
+        else:
+            continue
+        if named:
+            if pid is not None:
+                pids.setdefault(pid, "")
+            record = replace(event.record, boot_id=run.boot_id, monotonic_usec=run.ended_usec)
+            ours.append(replace(event, record=record))
+    if not ours:
+        return run, timeline
+    note = Gap(
+        source="clock",
+        reason="the kernel's stamps count from boot, and nothing tells when that was: joined by what they name",
+    )
+    joined = Timeline.of([*timeline.events, *ours], [*timeline.gaps, note], timeline.sources)
+    return replace(run, pids=pids), joined
+
+
+def _of_sglang(comm: str) -> bool:
+    return comm.startswith("sglang::")
+
+
+def _of_other_service(cgroup: str | None) -> bool:
+    return bool(cgroup) and any(part.endswith(".service") for part in (cgroup or "").split("/"))
+
+
+# --- the verdict held to what saved files can carry ---------------------------------------------------------
+
+
+def _rests_on_text(body: Body, verdict: Verdict) -> bool:
+    """Whether a record that the verdict rests on was read from text without trusted fields."""
+    plain = {file.name for file in body.files if not file.has_fields}
+    decisive = [piece for piece in verdict.evidence if piece.role is Role.INITIATING] or list(verdict.evidence)
+    return any(piece.event.record.ref.rpartition(":")[0] in plain for piece in decisive) or not any(
+        file.has_fields for file in body.files
+    )
+
+
+def _held_back(verdict: Verdict, *, text: bool, naive: bool) -> Verdict:
+    # Nothing comes later: what was not read will not be.
+    verdict = replace(verdict, awaits=())
+    if not text:
+        return verdict
+    strength = Strength.LIKELY if verdict.strength is Strength.CONFIRMED else verdict.strength
+    notes = [note for note in verdict.notes if not note.startswith("The log does not tell which process wrote")]
+    notes.append(_TEXT)
+    if naive:
+        notes.append(_ZONE)
+    return replace(verdict, strength=strength, notes=tuple(notes))
+
+
+def _advised(verdict: Verdict, run: Run) -> Verdict:
+    """The daemon's advice speaks of a machine at hand; with files in hand the next step is another file."""
+    if verdict.cause not in ("unexplained-kill", "unknown"):
+        return verdict
+    moment = run.died_at.strftime("%Y-%m-%d %H:%M")
+    dated = int(run.died_at.timestamp() * 1e6) > _EARLIEST
+    around = f" around {moment} UTC" if dated else ""
+    missing = {gap.source for gap in verdict.gaps}
+    steps = []
+    if "kernel" in missing:
+        steps.append(f"Read the kernel log{around} on that host: `journalctl -k` or `dmesg -T`, for `Killed process`.")
+    if "systemd" in missing:
+        steps.append(f"Read systemd's records{around}: `journalctl -u UNIT`, for a stop, a timeout or an OOM kill.")
+    if steps:
+        steps[-1] += " Give `inquest analyze` all files together."
+    return replace(verdict, advice=tuple(steps[:2]) or verdict.advice)
+
+
+def serves(run: Run, timeline: Timeline) -> bool:
+    """Whether this is a model server, by its name or by what it printed."""
+    if any(word in run.unit.lower() for word in ("sglang", "vllm", "llm", "llama", "tgi", "triton", "inference")):
+        return True
+    if run.unit.endswith(PLAIN):
+        return True
+    telling = (Batch, ServerArgs, Milestone)
+    return any(isinstance(event, telling) for event in timeline.events) or any(
+        isinstance(event, Traceback | ServerError) and "sglang" in event.record.message for event in timeline.events
+    )
+
+
+def shape_of(body: Body, run: Run, verdict: Verdict, file: SavedFile | None) -> dict[str, Any]:
+    """The public shape. What only text stands for is null: an invocation id, a unit's name, a time since boot."""
+    shape: dict[str, Any] = redact_json(dict(crash_shape(dump_run(run), dump_verdict(verdict))))
+    shape["log"] = file.name if file is not None else None
+    named = body.units[0] if len(body.units) == 1 and "*" not in body.units[0] else None
+    if run.unit.endswith(PLAIN):
+        shape["unit"] = named
+        shape["server"] = named or (file.name if file else run.unit)
+    if not _is_invocation(run.invocation_id):
+        shape["invocation_id"] = None
+        shape["id"] = run.invocation_id
+    if run.died_at.timestamp() * 1e6 < _EARLIEST:
+        shape["died_at"] = shape["started_at"] = None
+    return shape
+
+
+def _is_invocation(text: str) -> bool:
+    return len(text) == 32 and all(char in "0123456789abcdef" for char in text)

@@ -1,0 +1,307 @@
+"""A server's own log, saved as text → its facts, life by life.
+
+The same reader of the server's lines as for the journal does the work. Around it stands what saved text needs: the
+prefixes of containers and other loggers, excerpts that begin in the middle of a traceback, a shell's `Killed`.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from forensics.analyze import other_servers as others
+from forensics.analyze import wrappings
+from forensics.analyze.lines import Line
+from forensics.analyze.stamps import Stamp
+from forensics.analyze.text import Clock
+from forensics.analyze.wrappings import Unwrapped
+from forensics.entry import Entry
+from forensics.events import (
+    Batch,
+    ChildDied,
+    Event,
+    Milestone,
+    NativeAbort,
+    ProcessExit,
+    Record,
+    ServerError,
+    ServerSignal,
+)
+from forensics.redact import redact
+from forensics.sources import sglang_lines
+from forensics.sources.server import SKIPPED, ServerLog, parse_figures
+from forensics.sources.tracebacks import TRACEBACK
+
+SOURCE = "server"
+QUOTED = "quoted"
+"""The header of an exception that stands without its traceback: what an excerpt shows of one."""
+
+_STEP_USEC = 10_000
+"""What a line adds to the clock in a log without stamps, so that order can stand for time."""
+
+_ACCESS = re.compile(rb'(?:\(\w+ pid=\d+\) )?INFO: +\S+:\d+ - "')
+_HEADLESS = re.compile(r'\s*File "[^"]+", line \d+, in ')
+_EXCEPTION = re.compile(
+    r"(?:- )?(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Failed|Exit|NotFound|Overflow|Interrupt|Timeout|Mismatch)"
+    r"(?:: .*|:? ?$)"
+)
+_OLD_PREFIX = re.compile(
+    r"(?:\[gpu=\d+\]|\[\d\d:\d\d:\d\d(?: [A-Z]+\d+)*\]|\d{4}-\d\d-\d\d [\d:]{8}(?: [A-Z]+\d+)*\]) "
+)
+_NEW_RECORD = re.compile(
+    r"(?:\[[A-Z]+\]|DEBUG|INFO|WARNING|ERROR|CRITICAL)[: ]|\[\d|[WEIF]\d{4} |\d{4}-\d\d-\d\d[ T]|\[rank\d+\]:|\^C$"
+)
+_RESTART_USEC = 3_000_000
+_ELISION = ("[...]", "...", "…")
+
+
+@dataclass(slots=True)
+class PlainLog:
+    """Feed it the lines of one file in order. `clock` gives the times; `place` turns a wall-clock time into the boot
+    id and the monotonic time that the joined evidence uses."""
+
+    name: str
+    reference: datetime
+    clock: Clock
+    place: Callable[[int], tuple[str, int]]
+    life: int = 0
+    lines: int = 0
+    first_usec: int | None = None
+    last_usec: int = 0
+    sglang: bool = False
+    whole: bool = False
+    """The life's beginning is in the file: then failures stand there with their headers, and excerpts are none."""
+
+    _log: ServerLog = field(default_factory=ServerLog)
+    _roles: dict[int, str] = field(default_factory=dict)
+    _sample: tuple[Line, Unwrapped, int] | None = None
+    _partial: tuple[Line, Unwrapped, str] | None = None
+    _killed_self_usec: int | None = None
+
+    def __post_init__(self) -> None:
+        self._log.role_of = self._roles
+
+    def feed(self, line: Line, found: Unwrapped | None = None) -> Iterator[Event]:
+        """The facts that the line completes; `found` is the line where it came as a record with its own stamp."""
+        raw = line.raw
+        if found is None and self._partial is None and raw[:2] == b"[2" and (gate := SKIPPED.match(raw)):
+            self._note_line(self.clock.tick(self._sglang_stamp(raw)))
+            if gate["sample"]:
+                self._sample = line, Unwrapped(""), self.clock.now_usec
+            return
+        unwrapped = found or wrappings.unwrap(line.text, self.reference)
+        if self._partial is not None:
+            line, first, text = self._partial
+            unwrapped = Unwrapped(text + unwrapped.text, first.stamp, unwrapped.partial)
+            self._partial = None
+        if unwrapped.partial and len(unwrapped.text) < 1 << 18:
+            self._partial = line, unwrapped, unwrapped.text
+            return
+        usec = self.clock.tick(unwrapped.stamp, 0 if self.clock.stamped else _STEP_USEC)
+        self._note_line(usec)
+        inner = unwrapped.text.encode()
+        gate = SKIPPED.match(inner)
+        if gate or _ACCESS.match(inner):
+            if gate and gate["sample"]:
+                self._sample = line, unwrapped, usec
+            return
+        yield from self._take_sample()
+        yield from self._line(line, unwrapped, usec)
+
+    def close(self) -> Iterator[Event]:
+        """The file is over."""
+        if self._partial is not None:
+            line, unwrapped, _ = self._partial
+            self._partial = None
+            yield from self._line(line, unwrapped, self.clock.tick(unwrapped.stamp))
+        yield from self._take_sample()
+        yield from self._log.flush_all()
+
+    # --- one line -------------------------------------------------------------------------------------------
+
+    def _sglang_stamp(self, raw: bytes) -> Stamp | None:
+        return wrappings.own_prefix(raw[:64].decode("ascii", "replace"), None, self.reference).stamp
+
+    def _note_line(self, usec: int) -> None:
+        self.lines += 1
+        self.last_usec = usec
+        if self.first_usec is None:
+            self.first_usec = usec
+
+    def _take_sample(self) -> Iterator[Event]:
+        if self._sample is None:
+            return
+        line, unwrapped, usec = self._sample
+        self._sample = None
+        text = unwrapped.text or line.text
+        yield from self._log.feed(self._entry(line, text, usec, None))
+
+    def _entry(self, line: Line, text: str, usec: int, pid: int | None) -> Entry:
+        boot_id, monotonic_usec = self.place(usec)
+        fields = {"MESSAGE": text} if pid is None else {"MESSAGE": text, "_PID": str(pid)}
+        return Entry(
+            cursor=f"{self.name}:{line.number}",
+            boot_id=boot_id,
+            monotonic_usec=monotonic_usec,
+            realtime_usec=usec,
+            fields=fields,
+        )
+
+    def _line(self, line: Line, found: Unwrapped, usec: int) -> Iterator[Event]:
+        text, pid = found.text, found.pid
+        if "\x1b" in text:
+            text = sglang_lines.ANSI.sub("", text)
+        if pid is not None and found.role:
+            self._roles.setdefault(pid, _role(found.role))
+        prefixed = sglang_lines.PREFIX.match(text)
+        if self._begins_anew(text, prefixed, usec):
+            yield from self._log.flush_all()
+            self._next_life(usec)
+        entry = self._entry(line, text, usec, pid)
+        if prefixed:
+            self.sglang = True
+            if prefixed["text"].startswith("server_args="):
+                self.whole = True
+            for event in self._log.feed(entry):
+                self._remember_end(event)
+                yield event
+            return
+        if old := _OLD_PREFIX.match(text):
+            text = text[old.end() :]
+            entry = self._entry(line, text, usec, pid)
+        shown = text.rsplit("\r", 1)[-1]
+        if told := self._told(entry, shown):
+            yield from self._log.flush(pid)
+            yield from told
+            return
+        yield from self._fragment(entry, shown, pid, found)
+
+    def _begins_anew(self, text: str, prefixed: re.Match[str] | None, usec: int) -> bool:
+        if prefixed and prefixed["text"].startswith("server_args="):
+            return self.whole or self._killed_self_usec is not None
+        if not self.sglang and others.BANNER.search(text):
+            first, self.whole = not self.whole, True
+            # `Started server process` of the front end comes minutes after the engine's own banner.
+            return not first and "Started server process" not in text and "version" in text
+        return self._killed_self_usec is not None and usec > self._killed_self_usec + _RESTART_USEC
+
+    def _next_life(self, usec: int) -> None:
+        self.life += 1
+        self.lines, self.first_usec, self.last_usec = 1, usec, usec
+        self.whole = self.sglang = False
+        self._killed_self_usec = None
+        self._roles.clear()
+
+    def _remember_end(self, event: Event) -> None:
+        if not isinstance(event, ServerSignal) or event.name != "kill-process-tree":
+            return
+        if dict(event.values).get("include_parent") == "True":
+            self._killed_self_usec = event.record.realtime_usec
+
+    def _told(self, entry: Entry, text: str) -> list[Event]:
+        """What a line says on its own, that the live reader takes only behind SGLang's prefix, or not at all."""
+        record = _record(entry)
+        if ended := _ended(record, text):
+            return [ended]
+        if batch := sglang_lines.BATCH.match(text):
+            return [Batch(record=record, phase=batch["phase"].lower(), values=parse_figures(batch["figures"]))]
+        for row in sglang_lines.MILESTONES:
+            if match := row.pattern.match(text):
+                events: list[Event] = [Milestone(record=record, name=row.name, values=_values(match))]
+                return events
+        if not self.sglang and others.READY.match(text):
+            return [Milestone(record=record, name="ready")]
+        for row in (*sglang_lines.SIGNALS, *others.SIGNALS):
+            if match := row.pattern.match(text):
+                return [ServerSignal(record=record, name=row.name, values=_values(match))]
+        if throughput := others.THROUGHPUT.search(text):
+            return [_vllm_batch(record, throughput)]
+        if others.ABORTED_WITHOUT.match(text):
+            return [NativeAbort(record=record, exception="", what=text)]
+        for row in others.ENGINE_DEATHS:
+            if match := row.pattern.search(text):
+                child = match.groupdict().get("child") or "engine"
+                return [ChildDied(record=record, child=child, child_pid=None, exit_code=None)]
+        return []
+
+    def _fragment(self, entry: Entry, text: str, pid: int | None, found: Unwrapped) -> Iterator[Event]:
+        open_kind = self._log.reading(pid)
+        if open_kind and open_kind != "content" and _NEW_RECORD.match(text) and TRACEBACK not in text:
+            yield from self._log.flush(pid)
+            open_kind = ""
+        if not open_kind and _HEADLESS.match(text):
+            yield from self._log.feed(_with(entry, TRACEBACK))
+        elif (
+            not open_kind and not self.whole and _EXCEPTION.match(text) and not found.level.startswith(("INFO", "WARN"))
+        ):
+            yield from self._log.feed(_with(entry, f"{QUOTED}: {TRACEBACK}"))
+            text = text.removeprefix("- ")
+            entry = _with(entry, text)
+        elif not open_kind and not self.sglang:
+            for row in others.ERRORS:
+                if match := row.pattern.search(text):
+                    yield ServerError(record=_record(entry), name=row.name, values=_values(match))
+                    return
+        yield from self._log.feed(_with(entry, text) if text != entry.message else entry)
+
+
+def _with(entry: Entry, message: str) -> Entry:
+    return Entry(
+        cursor=entry.cursor,
+        boot_id=entry.boot_id,
+        monotonic_usec=entry.monotonic_usec,
+        realtime_usec=entry.realtime_usec,
+        fields={**entry.fields, "MESSAGE": message},
+    )
+
+
+def _record(entry: Entry) -> Record:
+    return entry.record(SOURCE, redact(entry.message))
+
+
+def _values(match: re.Match[str]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, redact(value.strip())) for name, value in match.groupdict().items() if value is not None)
+
+
+def _role(name: str) -> str:
+    """vLLM's name of a process in the words used here."""
+    if name.startswith("APIServer"):
+        return "main"
+    return "scheduler" if name.startswith(("EngineCore", "Worker")) else "child"
+
+
+def _vllm_batch(record: Record, found: re.Match[str]) -> Batch:
+    values = [
+        ("running-req", found["running"]),
+        ("queue-req", found["waiting"]),
+        ("gen throughput (token/s)", found["tokens"]),
+    ]
+    if found["usage"]:
+        values.append(("token usage", f"{float(found['usage']) / 100:.2f}"))
+    return Batch(record=record, phase="decode", values=tuple(values))
+
+
+def _ended(record: Record, text: str) -> ProcessExit | None:
+    """The shell's or the container runtime's word on the end of the program."""
+    stripped = text.strip()
+    if len(stripped) > 400:
+        return None
+    number: int | None
+    if code := others.EXIT_CODE.match(stripped):
+        number = int(code["code"] or code["code2"] or code["code3"])
+        if number > 128:
+            return _exit(record, "killed", number - 128)
+        return _exit(record, "exited", number)
+    if others.GLUED_KILLED.match(stripped):
+        return _exit(record, "killed", 9)
+    shell = others.SHELL.fullmatch(stripped)
+    if shell is None:
+        return None
+    number = others.SHELL_SIGNALS[shell["word"].lower()]
+    if shell["number"] and int(shell["number"]) != number:
+        return None
+    return _exit(record, "dumped" if shell["core"] else "killed", number)
+
+
+def _exit(record: Record, code: str, status: int) -> ProcessExit:
+    return ProcessExit(record=record, process="main", command="", exit_code=code, exit_status=status)

@@ -1,0 +1,214 @@
+"""One input file → journal entries and a plain log's facts, in the order of time, and what the file covers."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import BinaryIO
+
+from forensics.analyze import lines as lines_of
+from forensics.analyze import properties, structured, text, wrappings
+from forensics.analyze.forms import Form, Recognised, recognise
+from forensics.analyze.lines import Line
+from forensics.analyze.opening import Input, damage_of, head_of
+from forensics.analyze.plain import PlainLog
+from forensics.analyze.properties import Snapshot
+from forensics.analyze.text import Clock
+from forensics.analyze.units import Attribution, Survey
+from forensics.analyze.wrappings import Unwrapped
+from forensics.entry import Entry
+from forensics.errors import InputError
+from forensics.events import Event
+from forensics.sources import export
+
+_WITH_FIELDS = (Form.JOURNAL, Form.EXPORT, Form.JSON, Form.VERBOSE)
+_SNAPSHOTS = (Form.SHOW, Form.STATUS)
+_SKIPPED = (Form.EMPTY, Form.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Facts of a plain log: `life` counts the server's lives in that file."""
+
+    log: "SavedFile"
+    life: int
+    usec: int
+    events: tuple[Event, ...]
+
+
+@dataclass(slots=True)
+class SavedFile:
+    """One recognised file. What it turned out to hold stands in the fields when it has been read."""
+
+    source: Input
+    recognised: Recognised
+    reference: datetime
+    number: int
+    only: str | None = None
+    kernel: bool = False
+    foreign: bool = False
+    manager: bool = False
+    first_usec: int | None = None
+    last_usec: int = 0
+    damage: str = ""
+    survey: Survey = field(default_factory=Survey)
+    clock: Clock | None = None
+    plain: PlainLog | None = None
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    @property
+    def form(self) -> Form:
+        return self.recognised.form
+
+    @property
+    def has_fields(self) -> bool:
+        """Whether the journal's trusted fields are there."""
+        return self.form in _WITH_FIELDS
+
+    @property
+    def is_snapshot(self) -> bool:
+        return self.form in _SNAPSHOTS
+
+    @property
+    def readable(self) -> bool:
+        return self.form not in _SKIPPED
+
+    @property
+    def naive(self) -> bool:
+        """Times without a zone were read as UTC."""
+        return self.clock is not None and self.clock.naive
+
+    # --- reading --------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """A first look over files in which names must be gathered before lines can be told apart."""
+        if self.form is Form.SYSLOG:
+            with self.source.open() as stream:
+                self.survey = text.survey(self._lines(stream), self.reference, self.recognised.indent)
+
+    def snapshots(self) -> Iterator[Snapshot | Line]:
+        with self.source.open() as stream:
+            read = properties.show if self.form is Form.SHOW else properties.status
+            yield from read(lines_of.forwards(stream), self.name, self.reference)
+
+    def entries(
+        self, place: Callable[[int], tuple[str, int]], advance: Callable[[int], None]
+    ) -> Iterator[Entry | Told]:
+        """The file's content in time order. Raises InputError when the file cannot be opened."""
+        with self.source.open(advance) as stream:
+            try:
+                if self.form in (Form.TEXT, Form.RECORDS):
+                    yield from self._plain(stream, place)
+                else:
+                    for entry in self._entries(stream):
+                        self._note(entry)
+                        yield entry
+            except structured.Damaged as error:
+                self.damage = str(error)
+            self.damage = self.damage or damage_of(stream)
+
+    def _lines(self, stream: BinaryIO) -> Iterator[Line]:
+        return lines_of.backwards(stream) if self.recognised.newest_first else lines_of.forwards(stream)
+
+    def _entries(self, stream: BinaryIO) -> Iterator[Entry]:
+        form = self.form
+        if form is Form.JOURNAL:
+            yield from structured.journal_entries(self.source.path, stream)
+        elif form is Form.EXPORT:
+            found = export.read_export(stream)
+            yield from reversed(list(found)) if self.recognised.newest_first else found
+        elif form is Form.JSON:
+            yield from structured.json_entries(self._lines(stream))
+        elif form is Form.VERBOSE:
+            yield from structured.verbose_entries(lines_of.forwards(stream))
+        elif form is Form.DMESG_JSON:
+            yield from structured.dmesg_json_entries(lines_of.forwards(stream), self.name)
+        elif form is Form.KERNEL:
+            self.clock = Clock(self.reference)
+            yield from text.kernel_entries(
+                self._lines(stream), self.name, self.reference, self.clock, self.recognised.indent
+            )
+        elif form is Form.SYSLOG:
+            yield from self.with_senders(self._lines(stream))
+
+    def with_senders(self, lines: Iterator[Line]) -> Iterator[Entry]:
+        self.clock = Clock(self.reference)
+        attribution = Attribution(self.survey, f"text-{self.number}", self.only)
+        yield from text.syslog_entries(
+            lines, self.name, self.reference, attribution, self.clock, self.recognised.indent
+        )
+
+    def _plain(self, stream: BinaryIO, place: Callable[[int], tuple[str, int]]) -> Iterator[Told]:
+        self.clock = Clock(self.reference)
+        self.plain = log = PlainLog(self.name, self.reference, self.clock, place)
+        for line, unwrapped in self._server_lines(stream):
+            life = log.life
+            events = tuple(log.feed(line, unwrapped))
+            usec = self.clock.now_usec
+            if self.first_usec is None:
+                self.first_usec = usec
+            self.last_usec = usec
+            if log.life != life:
+                # What was still open belongs to the life before.
+                ended = tuple(event for event in events if event.record.realtime_usec < (log.first_usec or 0))
+                yield Told(self, life, usec, ended)
+                events = tuple(event for event in events if event not in ended)
+                yield Told(self, log.life, usec, events)
+            elif events or log.lines == 1:
+                yield Told(self, log.life, usec, events)
+        yield Told(self, log.life, self.clock.now_usec, tuple(log.close()))
+
+    def _server_lines(self, stream: BinaryIO) -> Iterator[tuple[Line, Unwrapped | None]]:
+        if self.form is Form.TEXT:
+            for line in self._lines(stream):
+                if line.raw.strip():
+                    yield line, None
+            return
+        for number, record in enumerate(structured.objects(self._lines(stream)), start=1):
+            found = wrappings.record_of(record)
+            if found is None:
+                continue
+            for part in found.text.splitlines() or [""]:
+                yield (
+                    Line(number, part.encode()),
+                    Unwrapped(part, found.stamp, found.partial, found.role, found.pid, found.level, found.prefixed),
+                )
+
+    def _note(self, entry: Entry) -> None:
+        if entry.boot_id != text.UNDATED:
+            if self.first_usec is None:
+                self.first_usec = entry.realtime_usec
+            self.last_usec = max(self.last_usec, entry.realtime_usec)
+        if entry.from_kernel:
+            self.kernel = True
+        elif entry.from_systemd:
+            unit = entry.get("UNIT")
+            self.manager = self.manager or bool(unit)
+            self.foreign = self.foreign or not unit or not unit.endswith(".service")
+        elif not self.foreign:
+            unit = entry.get("_SYSTEMD_UNIT")
+            self.foreign = not unit or unit.startswith(("systemd-", "session-", "ssh", "cron", "dbus", "user@"))
+
+
+def recognise_all(inputs: list[Input], only: str | None) -> list[SavedFile]:
+    """Each input with its form. Raises InputError for one that cannot be read."""
+    found = []
+    for number, source in enumerate(inputs):
+        head, damage = head_of(source)
+        if damage and not head:
+            raise InputError("damaged", f"{source.name} is compressed, and damaged from its beginning: {damage}")
+        reference = _reference(source)
+        found.append(SavedFile(source, recognise(head, reference), reference, number, only, damage=damage))
+    return found
+
+
+def _reference(source: Input) -> datetime:
+    """A moment not long after the file was written."""
+    try:
+        stamp = source.path.stat().st_mtime if source.path is not None else None
+    except OSError:
+        stamp = None
+    now = datetime.now(UTC)
+    return min(datetime.fromtimestamp(stamp, UTC), now) if stamp is not None and stamp > 0 else now
