@@ -49,7 +49,7 @@ class Lost:
 Item = Signal | Executed | Lost
 
 _SIGNAL = re.compile(
-    rb"(?P<comm>[\s\S]{1,16})-(?P<tid>\d+) +\[\d+\] +(?:\S+ +)?(?P<seconds>\d+)\.(?P<micros>\d{6}): signal_generate: "
+    rb"(?P<comm>[\s\S]{0,16})-(?P<tid>\d+) +\[\d+\] +(?:\S+ +)?(?P<seconds>\d+)\.(?P<micros>\d{6}): signal_generate: "
     rb"sig=(?P<sig>\d+) errno=-?\d+ code=(?P<code>-?\d+) comm=(?P<target>[\s\S]{0,16}) pid=(?P<pid>\d+) "
     rb"grp=(?P<grp>\d+) res=\d+\Z"
 )
@@ -74,8 +74,6 @@ class PipeText:
             if found := _parse(text):
                 self._broken = b""
                 yield found
-            elif line.startswith(b"#") or not line.strip():
-                self._broken = b""
             else:
                 # A newline in a process's name: the record goes on in the next line.
                 self._broken = (text + b"\n")[-_LONGEST:]
