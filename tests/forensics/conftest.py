@@ -6,8 +6,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from forensics.store import Store
+
+# No deadline a case: a busy machine is not a failure, and the tests that are about time say so.
+settings.register_profile("inquest", deadline=None)
+settings.load_profile("inquest")
 
 
 @pytest.fixture
