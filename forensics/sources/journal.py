@@ -53,6 +53,8 @@ _MATCHES = (
 
 # journald tells others of new entries up to 250 ms late; reading the files shows them at once.
 _LOOK_EVERY_SECONDS = 0.05
+# Each reader has every file of the journal open.
+_MOST_READERS = 16
 # A unit that nobody knew at the checkpoint may have written this long before PID 1's record on it was read.
 _UNKNOWN_UNIT_USEC = 60_000_000
 
@@ -77,18 +79,24 @@ class JournalReader:
         self._globs = tuple(units)
         self._path = path
         self._skipped = skipped
-        self._cursors, self._since = _unpack(cursor), since_realtime_usec
-        if cursor:
-            self._since = self._cursors.since
+        saved = _unpack(cursor)
+        latest = saved.latest
+        self._since = saved.since if cursor else since_realtime_usec
+        self._since_for_unknown = (
+            max(self._since or 0, latest.realtime_usec - _UNKNOWN_UNIT_USEC) if latest else self._since
+        )
         self._gaps: list[Gap] = []
         self._lines: dict[str, ServerLines] = {}
         self._new_units: list[str] = []
         try:
             self._records = Records(path, _MATCHES, self._translate)
-            self._records.seek(self._cursors.records, self._since)
-            for unit in self._known_units():
+            self._records.seek(saved.records, self._since)
+            known = self._known_units()
+            # The place of each unit's lines that no reader is open for.
+            self._places = {unit: place for unit, place in saved.units.items() if unit in known}
+            for unit in known:
                 self._follow(unit)
-            if latest := self._cursors.latest:
+            if latest:
                 self._check_not_lost(latest)
         except (OSError, ValueError) as error:
             message = f"cannot open the journal{f' at {path}' if path else ''}: {error}"
@@ -101,15 +109,15 @@ class JournalReader:
     @property
     def cursor(self) -> str:
         """Where to resume after everything that `read` has handed out. To be taken when `read` has come to its end."""
-        units = {unit: stream.cursor for unit, stream in self._lines.items() if stream.cursor}
+        units = self._places | {unit: stream.cursor for unit, stream in self._lines.items() if stream.cursor}
         return json.dumps({"since": self._since, "records": self._records.cursor, "units": units})
 
     def read(self, limit: int = 20_000) -> Iterator[Item]:
-        """What is there now, until the end or until about `limit` entries have been looked at."""
+        """What is there now, up to its end or until about `limit` entries have been looked at."""
         while self._gaps:
             yield self._gaps.pop(0)
-        looked = 0
-        while looked < limit:
+        looked, unsettled = 0, True
+        while looked < limit or unsettled:
             unsettled = False
             for stream in self._streams():
                 looked += (here := stream.fill(limit))
@@ -117,11 +125,14 @@ class JournalReader:
             if self._new_units:
                 # Their first lines may stand before the record that told of them.
                 self._follow(self._new_units.pop())
+                unsettled = True
             elif not unsettled:
                 first = self._first()
                 if first is None:
                     break
-                yield first.take()
+                yield from first.take()
+        while len(self._lines) > _MOST_READERS and self._unfollow():
+            pass
 
     def wait(self, timeout_seconds: float) -> bool:
         """Sleep until there is something to read; False when the time is over."""
@@ -167,12 +178,20 @@ class JournalReader:
         if unit in self._lines:
             return
         stream = ServerLines(self._path, unit, self._skipped)
-        own = self._cursors.units.get(unit)
-        since = self._since
-        if not own and (latest := self._cursors.latest):
-            since = max(since or 0, latest.realtime_usec - _UNKNOWN_UNIT_USEC)
-        stream.seek(own, since)
+        stream.seek(self._places.get(unit), self._since_for_unknown)
         self._lines[unit] = stream
+
+    def _unfollow(self) -> bool:
+        """Close the reader of the unit that was silent for longest; PID 1's next record on it opens one again."""
+        idle = {unit: stream.position for unit, stream in self._lines.items() if not stream.ready()}
+        if not idle:
+            return False
+        unit = min(idle, key=lambda unit: position.realtime_usec if (position := idle[unit]) else 0)
+        stream = self._lines.pop(unit)
+        if stream.cursor:
+            self._places[unit] = stream.cursor
+        stream.close()
+        return True
 
     # --- records --------------------------------------------------------------------------------------------
 
@@ -205,12 +224,11 @@ class JournalReader:
 
     def _check_not_lost(self, latest: Position) -> None:
         """Whether the place of the saved cursor is still there; if not, what followed it may be gone too."""
-        cursor = next(text for text in self._cursors.all() if Position.of(text) == latest)
         reader = open_reader(self._path)
         try:
-            reader.seek_cursor(cursor)
+            reader.seek_cursor(latest.cursor)
             found = Position.of(reader._get_cursor()) if reader._next() else None
-            if found and reader.test_cursor(cursor):
+            if found and reader.test_cursor(latest.cursor):
                 return
         finally:
             reader.close()

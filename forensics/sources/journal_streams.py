@@ -6,7 +6,6 @@ counts it; the few other records have a reader with many matches. `journal.Journ
 """
 
 import re
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -49,6 +48,7 @@ Item = Entry | Lines | Gap
 class Position:
     """Where an entry stands: the parts of its cursor. Compared as libsystemd does when it merges files."""
 
+    cursor: str
     seqnum_id: str
     seqnum: int
     boot_id: str
@@ -59,7 +59,7 @@ class Position:
     def of(cls, cursor: str) -> "Position | None":
         parts = dict(part.split("=", 1) for part in cursor.split(";") if "=" in part)
         try:
-            return cls(parts["s"], int(parts["i"], 16), parts["b"], int(parts["m"], 16), int(parts["t"], 16))
+            return cls(cursor, parts["s"], int(parts["i"], 16), parts["b"], int(parts["m"], 16), int(parts["t"], 16))
         except (KeyError, ValueError):
             return None
 
@@ -111,8 +111,8 @@ def _is(found: re.Match[bytes] | None, group: int) -> bool:
 class Stream:
     """One reader, and what it offers next.
 
-    `fill` goes on until there is something to offer (`position`) or nothing more to read; `take` hands it out.
-    `cursor` is where to resume after what was handed out, None before the first.
+    `fill` goes on until there is something to offer (`position`) or nothing more to read; `take` hands it out: one
+    entry, or counts and their sample together. `cursor` is where to resume after it, None before the first.
     """
 
     reopen_after = 50_000
@@ -121,7 +121,9 @@ class Stream:
         self._path, self._matches = path, matches
         self.reader = self._open()
         self.cursor: str | None = None
-        self._offered: deque[tuple[Position | None, str, Item]] = deque()
+        self._offered: list[Item] = []
+        self._offered_cursor = ""
+        self.position: Position | None = None
         self._on_entry = False
         self._looked = 0
 
@@ -166,13 +168,10 @@ class Stream:
     def offers(self) -> bool:
         return bool(self._offered)
 
-    @property
-    def position(self) -> Position | None:
-        return self._offered[0][0]
-
-    def take(self) -> Item:
-        _, self.cursor, item = self._offered.popleft()
-        return item
+    def take(self) -> list[Item]:
+        offered, self._offered = self._offered, []
+        self.cursor = self._offered_cursor
+        return offered
 
     def fill(self, budget: int) -> int:
         """Look at up to `budget` entries until there is something to offer; returns how many were looked at."""
@@ -187,8 +186,8 @@ class Stream:
     def _fill(self, budget: int) -> int:
         raise NotImplementedError
 
-    def _offer(self, item: Item, cursor: str) -> None:
-        self._offered.append((Position.of(cursor), cursor, item))
+    def _offer(self, items: list[Item], cursor: str) -> None:
+        self._offered, self._offered_cursor, self.position = items, cursor, Position.of(cursor)
 
     def _reopen(self) -> None:
         """Give back the memory: each page of the journal that was looked at stays mapped until the reader is closed."""
@@ -222,7 +221,7 @@ class Records(Stream):
             if looked % self.reopen_after == 0:
                 self._reopen()
             if (item := self._translate(self.reader)) is not None:
-                self._offer(item, self.reader._get_cursor())
+                self._offer([item], self.reader._get_cursor())
                 return looked
         if looked:
             self.cursor = self.reader._get_cursor()
@@ -242,19 +241,19 @@ class ServerLines(Stream):
     def _fill(self, budget: int) -> int:
         looked = 0
         while looked < budget and not self._offered:
-            count, sampled, first, found = self._skim(budget - looked)
-            looked += count + found
+            count, sampled, first, other = self._skim(budget - looked)
+            looked += count
             if count:
-                if found:
-                    # One step back, to the last line that was counted, and here again.
+                if other:
+                    # One step back, to the last line that was counted; the next look meets the other line again.
                     self.reader._previous()
-                self._settle(count, sampled, first)
-                if found:
-                    self.reader._next()
-            if not found:
+                self._offer(self._counted(count, sampled, first), self.reader._get_cursor())
+            elif other:
+                looked += 1
+                if (entry := entry_at(self.reader)) and (joined := self._join(entry)):
+                    self._offer([joined], entry.cursor)
+            else:
                 break
-            if (entry := entry_at(self.reader)) and (joined := self._join(entry)):
-                self._offer(joined, entry.cursor)
         return looked
 
     def _skim(self, budget: int) -> tuple[int, int, tuple[str, int], bool]:
@@ -304,44 +303,48 @@ class ServerLines(Stream):
             stop = min(stop, next(at for at, message in enumerate(messages) if len(message) >= _LONG_BYTES))
         return stop
 
-    def _settle(self, count: int, sampled: int, first: tuple[str, int] | None) -> None:
-        """Offer the `count` lines that end at the reader's position, and the sample among them by itself."""
-        assert first is not None
+    def _counted(self, count: int, sampled: int, first: tuple[str, int]) -> list[Item]:
+        """Counts of the `count` lines that end at the reader's position, and the sample among them by itself.
+
+        A unit has one run at a time: where the first and the last line are of one run, all between them are.
+        """
         reader = self.reader
-        cursor = reader._get_cursor()
         invocation_id, first_usec = first
+        items: list[Item] = []
         if field(reader, "_SYSTEMD_INVOCATION_ID") != invocation_id:
-            self._settle_each(count)
-        else:
-            kept = count - (1 if sampled else 0)
-            if kept:
-                self._offer(self._lines(invocation_id, kept, first_usec), cursor)
+            items += self._counted_by_run(count, sampled)
+        elif kept := count - (sampled > 0):
+            items.append(self._lines(invocation_id, kept, first_usec))
         if sampled:
             back = count - sampled
             if back:
                 reader._previous(back)
-            entry = entry_at(reader)
+            if entry := entry_at(reader):
+                items.append(entry)
             if back:
                 reader._next(back)
-            if entry:
-                self._offer(entry, cursor)
+        return items
 
-    def _settle_each(self, count: int) -> None:
+    def _counted_by_run(self, count: int, sampled: int) -> list[Item]:
         """A new run of the unit began among these lines: count each run's."""
         reader = self.reader
+        items: list[Item] = []
         if count > 1:
             reader._previous(count - 1)
-        invocation_id, kept, first_usec = field(reader, "_SYSTEMD_INVOCATION_ID"), 0, reader._get_monotonic().timestamp
-        for index in range(count):
-            if index:
+        current, kept, first_usec = "", 0, 0
+        for number in range(1, count + 1):
+            if number > 1:
                 reader._next()
-            if (current := field(reader, "_SYSTEMD_INVOCATION_ID")) != invocation_id:
-                reader._previous()
-                self._offer(self._lines(invocation_id, kept, first_usec), reader._get_cursor())
-                reader._next()
-                invocation_id, kept, first_usec = current, 0, reader._get_monotonic().timestamp
-            kept += 1
-        self._offer(self._lines(invocation_id, kept, first_usec), reader._get_cursor())
+            if (invocation_id := field(reader, "_SYSTEMD_INVOCATION_ID")) != current:
+                if kept:
+                    reader._previous()
+                    items.append(self._lines(current, kept, first_usec))
+                    reader._next()
+                current, kept, first_usec = invocation_id, 0, reader._get_monotonic().timestamp
+            kept += number != sampled
+        if kept:
+            items.append(self._lines(current, kept, first_usec))
+        return items
 
     def _lines(self, invocation_id: str, count: int, first_usec: int) -> Lines:
         monotonic = self.reader._get_monotonic()
