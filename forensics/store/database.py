@@ -84,6 +84,10 @@ MIGRATIONS = (
     ALTER TABLE runs ADD COLUMN history TEXT NOT NULL DEFAULT 'null';
     UPDATE runs SET became_ready = coalesce(verdict ->> '$.became_ready', 0);
     """,
+    """
+    CREATE INDEX runs_alike ON runs (unit, fingerprint, died_at_usec) WHERE is_crash;
+    CREATE INDEX runs_served ON runs (unit, died_at_usec) WHERE became_ready;
+    """,
 )
 
 
