@@ -16,6 +16,14 @@ VENV = ROOT / ".venv"
 SLOW = "e2e or sglang or vm or pristine"
 
 
+# What runs under other interpreters, with other packages, is not among them.
+_SCRIPTS = sorted(
+    str(path.relative_to(ROOT))
+    for folder in ("deploy", "tests/e2e", "tests/e2e/vm")
+    for path in (ROOT / folder).glob("*.py")
+)
+
+
 def main(arguments: list[str]) -> int:
     """Exit status: 0 only when every check and every test passed."""
     fast = "--fast" in arguments
@@ -44,6 +52,7 @@ def _static_checks(*, fast: bool) -> list[tuple[str, list[str]]]:
         ("ruff check", [f"{tools}/ruff", "check", "."]),
         ("ruff format", [f"{tools}/ruff", "format", "--check", "."]),
         ("mypy", [f"{tools}/mypy"]),
+        ("mypy of the scripts", [f"{tools}/mypy", *_SCRIPTS]),
     ]
     if not fast:
         scripts = [".ci/run", "deploy/up", "deploy/down", "deploy/test", "deploy/machine"]

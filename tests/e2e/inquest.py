@@ -96,13 +96,13 @@ class Server:
         until(over, f"{self.unit} ends", seconds=seconds)
 
     def child(self, title: str) -> int:
-        """The pid of the server's process whose title begins so, for example `sglang::scheduler`."""
-        group = self.show("ControlGroup")
-        for line in self.machine.run("ps", "-eo", "pid=,cgroup=,args=", "-ww").stdout.splitlines():
-            pid, cgroup, args = line.split(None, 2)
-            if group in cgroup and args.startswith(title):
+        """The pid of main's child whose title begins so, for example `sglang::scheduler`."""
+        children = self.machine.run("ps", "--ppid", str(self.current().main_pid), "-ww", "-o", "pid=,args=").stdout
+        for line in children.splitlines():
+            pid, args = line.split(None, 1)
+            if args.startswith(title):
                 return int(pid)
-        raise AssertionError(f"{self.unit} has no process {title}")
+        raise AssertionError(f"{self.unit} has no process {title}; it has:\n{children}")
 
     def kill(self, pid: int, signal: str) -> None:
         """As somebody on the machine would, with kill(1)."""
@@ -178,6 +178,12 @@ class Inquest:
             return answer.json() if answer.status_code == 200 else None
 
         return until(found, f"the clean end of {run.invocation_id}", seconds=20.0)
+
+    def answers(self) -> bool:
+        try:
+            return bool(self.get("/healthz")["version"])
+        except httpx.TransportError:
+            return False
 
     def daemon_pid(self) -> int:
         out = self.machine.run("systemctl", "show", "inquestd.service", "--property", "MainPID", "--value").stdout
