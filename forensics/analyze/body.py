@@ -7,11 +7,15 @@ log has no systemd in it, one clock for stamps of several kinds, kernel records 
 import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 
 from forensics.analyze.lines import Line
+from forensics.analyze.plain import PlainLog
 from forensics.analyze.properties import Snapshot
 from forensics.analyze.reading import SavedFile, Told
-from forensics.analyze.text import UNDATED
+from forensics.analyze.stamps import when
+from forensics.analyze.text import UNDATED, Clock
+from forensics.analyze.wrappings import own_prefix
 from forensics.entry import Entry
 from forensics.events import DriverNoMemory, Event, Gap, GpuLost, OomKill, OomVictim, Xid
 from forensics.model import RunRecord
@@ -27,6 +31,7 @@ _MOST_KERNEL_EVENTS = 2000
 _SETTLE_EVERY = 20_000
 _ATTACH_USEC = 120_000_000
 _RUN_OVER_USEC = 2_000_000
+_MOST_PIDS = 512
 
 
 @dataclass(slots=True)
@@ -43,7 +48,9 @@ class Body:
     gaps: list[tuple[str, int, Gap]] = field(default_factory=list)
     boots: dict[str, int] = field(default_factory=dict)
     log_of: dict[str, SavedFile] = field(default_factory=dict)
+    programs: dict[str, PlainLog] = field(default_factory=dict)
     _boot: str = ""
+    _text_boot: str = "text-0"
     _seen: int = 0
 
     def __post_init__(self) -> None:
@@ -65,6 +72,8 @@ class Body:
                 streams.append(self._first_known(file.entries(self.place, advance), file))
         for _, item in heapq.merge(*(_keyed(stream) for stream in streams), key=lambda pair: pair[0]):
             self._feed(item)
+        for invocation_id, log in self.programs.items():
+            self.tracker.add(invocation_id, list(log.close()))
         self._join_snapshots()
 
     def _snapshot(self, file: SavedFile) -> list[Iterator[Entry | Told]]:
@@ -108,7 +117,7 @@ class Body:
     def place(self, realtime_usec: int) -> tuple[str, int]:
         """The boot and the monotonic time of a moment by the wall clock."""
         if not self._boot:
-            return "text-0", realtime_usec
+            return self._text_boot, realtime_usec
         return self._boot, max(0, realtime_usec - self.boots[self._boot])
 
     def _note_boot(self, entry: Entry) -> None:
@@ -141,6 +150,7 @@ class Body:
                 return
             entry = self._placed(entry, entry.monotonic_usec + offset)
         elif entry.boot_id.startswith("text-"):
+            self._text_boot = entry.boot_id
             if self._boot:
                 entry = self._placed(entry, entry.realtime_usec)
         else:
@@ -150,7 +160,10 @@ class Body:
             if isinstance(event, _TELLING):
                 self.kernel_events.append(event)
         self._note_loss(entry)
-        self.tracker.feed(entry)
+        if self._is_program(entry):
+            self._feed_program(entry)
+        else:
+            self.tracker.feed(entry)
         if self._seen % _SETTLE_EVERY == 0:
             self._settle_old(entry)
 
@@ -178,8 +191,57 @@ class Body:
         for record in self.tracker.records():
             ended = record.ended_usec
             if ended is not None and (record.boot_id != entry.boot_id or ended + LINGER_USEC < entry.monotonic_usec):
+                if log := self.programs.pop(record.invocation_id, None):
+                    self.tracker.add(record.invocation_id, list(log.close()))
                 self.settle(self, record)
         self.tracker.forget(entry.monotonic_usec, entry.boot_id)
+
+    # --- a program's lines in text with senders -------------------------------------------------------------
+
+    def _is_program(self, entry: Entry) -> bool:
+        """A line of a watched unit's program, read from text: nothing but its shape tells what it is."""
+        return (
+            entry.get("_TRANSPORT") == "stdout"
+            and bool(entry.get("_SYSTEMD_INVOCATION_ID"))
+            and entry.get("_SYSTEMD_INVOCATION_ID").startswith("text-")
+            and any(fnmatchcase(entry.get("_SYSTEMD_UNIT"), glob) for glob in self.units)
+        )
+
+    def _feed_program(self, entry: Entry) -> None:
+        unit, invocation_id, pid = entry.get("_SYSTEMD_UNIT"), entry.get("_SYSTEMD_INVOCATION_ID"), entry.pid
+        name, _, number = entry.cursor.rpartition(":")
+        log = self.programs.get(invocation_id)
+        if log is None:
+            clock = Clock(when(entry.realtime_usec))
+            log = self.programs[invocation_id] = PlainLog(name, when(entry.realtime_usec), clock, self.place)
+            self._begin(unit, invocation_id, entry.realtime_usec)
+        log.clock.now_usec, log.clock.stamped = entry.realtime_usec, True
+        line = Line(int(number) if number.isdecimal() else 0, entry.message.encode())
+        found = own_prefix(entry.message, None, log.reference)
+        found = replace(found, stamp=None, pid=pid if found.pid is None else found.pid)
+        self.tracker.add(invocation_id, list(log.feed(line, found)))
+        self._count(invocation_id, log.lines, entry.realtime_usec)
+        record = self._record(invocation_id)
+        if pid is not None and pid not in record.pids and len(record.pids) < _MOST_PIDS:
+            record.pids[pid] = "child" if "main" in record.pids.values() else "main"
+
+    def _begin(self, unit: str, invocation_id: str, realtime_usec: int) -> None:
+        """Open a run that no manager's record opened."""
+        boot_id, monotonic_usec = self.place(realtime_usec)
+        self.tracker.feed(
+            Lines(
+                unit=unit,
+                invocation_id=invocation_id,
+                boot_id=boot_id,
+                count=0,
+                first_monotonic_usec=monotonic_usec,
+                last_monotonic_usec=monotonic_usec,
+                last_realtime_usec=realtime_usec,
+            )
+        )
+
+    def _record(self, invocation_id: str) -> RunRecord:
+        return next(each for each in self.tracker.records() if each.invocation_id == invocation_id)
 
     # --- plain logs -----------------------------------------------------------------------------------------
 
@@ -205,18 +267,7 @@ class Body:
             return known.invocation_id
         unit, invocation_id = f"log-{told.log.number}{PLAIN}", f"log:{told.log.number}:{told.life}"
         if not any(record.invocation_id == invocation_id for record in self.tracker.records()):
-            boot_id, monotonic_usec = self.place(realtime_usec)
-            self.tracker.feed(
-                Lines(
-                    unit=unit,
-                    invocation_id=invocation_id,
-                    boot_id=boot_id,
-                    count=0,
-                    first_monotonic_usec=monotonic_usec,
-                    last_monotonic_usec=monotonic_usec,
-                    last_realtime_usec=realtime_usec,
-                )
-            )
+            self._begin(unit, invocation_id, realtime_usec)
             self.log_of[invocation_id] = told.log
         return invocation_id
 
@@ -233,7 +284,7 @@ class Body:
         return alive[-1] if len({record.unit for record in alive}) == 1 else None
 
     def _count(self, invocation_id: str, lines: int, realtime_usec: int) -> None:
-        record = next(each for each in self.tracker.records() if each.invocation_id == invocation_id)
+        record = self._record(invocation_id)
         _, monotonic_usec = self.place(realtime_usec)
         record.lines = max(record.lines, lines)
         if record.first_line_usec is None:
@@ -301,7 +352,7 @@ class Body:
                 last_realtime_usec=realtime,
             )
         )
-        record = next(each for each in self.tracker.records() if each.invocation_id == invocation_id)
+        record = self._record(invocation_id)
         record.first_line_usec = None
         reason = "the journal among the files does not hold this run"
         record.gaps += [Gap(source=source, reason=reason) for source in ("server", "systemd")]

@@ -3,7 +3,7 @@
 Pure: what is known of the run → how it ended, or that it did not.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from forensics.causality import STREAM_SKEW_USEC, Ending
@@ -53,8 +53,13 @@ def end_of(ending: Ending, *, followed: bool) -> End:
     asked = _asked(ending)
     if asked is not None and (first is None or asked.usec <= first.usec + STREAM_SKEW_USEC):
         return _after_request(ending, asked, followed=followed)
+    if signalled := _signalled(ending):
+        return End(How.DIED, rules=(*RULES[:-2], signalled, *RULES[-2:]))
     if first is not None or ending.self_kill is not None or ending.sigquit is not None:
         return End(How.DIED)
+    if complaint := next((e for e in ending.timeline.all(ServerError) if e.name == "library-complaint"), None):
+        # Nothing else is said: then this is why.
+        return End(How.DIED, facts=(replace(complaint, name="foreign-error"),))
     if silent := _unanswered(ending):
         return End(How.DIED, rules=(_rule("hang", Family.HANG, _hang(silent)),))
     if followed:
@@ -110,6 +115,38 @@ def _after_request(ending: Ending, asked: Event, *, followed: bool) -> End:
                 return End(How.DIED, rules=(_rule("unexplained-kill", Family.UNKNOWN, _cut_off(ending, asked)),))
             return End(How.STOPPED, "it was asked to stop (SIGTERM); the log ends before the stop had ended")
     return End(How.STOPPED, "it was asked to stop, and ended in good order")
+
+
+def _signalled(ending: Ending) -> Rule | None:
+    """A signal that the kernel's OOM killer never sends, and that nothing before it explains."""
+    if ending.failure is not None:
+        return None
+    died = ending.child_died
+    if died is not None and died.exit_code is not None:
+        name = {-15: "SIGTERM", -2: "SIGINT", -1: "SIGHUP"}.get(died.exit_code)
+        return _sent(died, name, "child") if name else None
+    if ending.echo is None and ending.sigquit is not None and ending.sigquit.name == "sigquit-received":
+        return _sent(ending.sigquit, "SIGQUIT", "main")
+    return None
+
+
+def _sent(sign: Event, name: str, victim: str) -> Rule:
+    return _rule(
+        "external-signal",
+        Family.SIGNAL,
+        Finding(
+            strength=Strength.LIKELY,
+            summary=f"{name} to the {victim} process ended it. SGLang said of no failure before, and the kernel's OOM "
+            "killer sends SIGKILL: somebody else sent it, and who is not in this log.",
+            subclass=f"{name.lower()}-{victim}",
+            evidence=(Evidence(role=Role.INITIATING, event=sign, why="the trace that the signal left"),),
+            key=(name, victim),
+            notes=(
+                "systemd's stop of the whole group, earlyoom and an operator look alike here: `journalctl -u UNIT` and "
+                "the journal around that time tell them apart.",
+            ),
+        ),
+    )
 
 
 def _dead_engine(event: Event) -> bool:
@@ -180,7 +217,7 @@ def _vanished(ending: Ending) -> Finding:
     last = next(iter(reversed(ending.timeline.events)), None)
     return Finding(
         strength=Strength.LIKELY,
-        summary=f"It vanished without a word: the next start stands in the same log. {_DECIDES[0].upper()}{_DECIDES[1:]}.",
+        summary=f"It vanished without a word, and the next start stands in the same log: {_DECIDES}.",
         subclass="vanished",
         evidence=(Evidence(role=Role.CONTEXT, event=last, why="the last that it said"),) if last else (),
         key=("vanished",),

@@ -7,7 +7,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
 
-from forensics.analyze import senders, wrappings
+from forensics.analyze import senders, units, wrappings
 from forensics.analyze.stamps import Stamp
 
 
@@ -84,10 +84,14 @@ def _text_form(lines: list[str], reference: datetime) -> Recognised:
     of_kernel = [record for line in headed if (record := senders.kernel(line, reference))]
     if with_sender * 2 > len(headed):
         return Recognised(Form.SYSLOG, _backwards([_usec(each.stamp) for each in sent]), indent)
-    if len(of_kernel) * 2 > len(headed):
+    if len(of_kernel) * 2 > len(headed) or (len(of_kernel) * 2 == len(headed) and not _server_like(lines)):
         return Recognised(Form.KERNEL, _backwards([_usec(stamp) for stamp, _ in of_kernel if stamp]), indent)
     wrapped = [wrappings.unwrap(line, reference) for line in lines]
     return Recognised(Form.TEXT, _backwards([_usec(each.stamp) for each in wrapped if each.stamp]), indent)
+
+
+def _server_like(lines: list[str]) -> bool:
+    return any(units.server_like(line) or line.startswith(("INFO", "ERROR", "WARNING")) for line in lines)
 
 
 def _usec(stamp: Stamp) -> int | None:

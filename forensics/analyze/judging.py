@@ -11,12 +11,27 @@ from forensics.analyze.reading import SavedFile
 from forensics.causality import Ending
 from forensics.classify import classify
 from forensics.codec import dump_run, dump_verdict
-from forensics.events import Batch, Event, Gap, Milestone, OomKill, OomVictim, ServerArgs, ServerError, Traceback
+from forensics.events import (
+    Batch,
+    Event,
+    Gap,
+    Milestone,
+    OomKill,
+    OomVictim,
+    ProcessExit,
+    ServerArgs,
+    ServerError,
+    StartFailed,
+    StateTimedOut,
+    Traceback,
+    UnitResult,
+)
 from forensics.model import Role, Run, RunRecord, Strength, Verdict
 from forensics.public import crash_shape
 from forensics.redact import redact_json
 from forensics.rules import RULES, Rule
 from forensics.timeline import Timeline
+from forensics.tracker import make_run
 
 _LATE_USEC = 2_000_000
 _EARLIEST = 315_532_800_000_000
@@ -45,8 +60,13 @@ def judge(body: Body, record: RunRecord) -> Judged | None:
     rules: tuple[Rule, ...] = RULES
     if record.ended_usec is None or _forged_end(record, timeline):
         run = replace(run, ended_usec=_last_usec(record, timeline))
-        end = end_of(Ending(run, timeline), followed=_followed(body, record, file))
-        rules = end.rules
+        claims = _claims(record, file, timeline)
+        if claims:
+            run, timeline = _with_claims(record, timeline, claims)
+        if run.result is None or not claims:
+            end = end_of(Ending(run, timeline), followed=_followed(body, record, file))
+            timeline = Timeline.of([*timeline.events, *end.facts], timeline.gaps, timeline.sources)
+            rules = end.rules
     run, timeline = _joined_by_name(body, run, timeline)
     verdict = classify(run, timeline, rules)
     text = not record.boot_id or _rests_on_text(body, verdict)
@@ -115,6 +135,32 @@ def _followed(body: Body, record: RunRecord, file: SavedFile | None) -> bool:
     return life.isdecimal() and int(life) < file.plain.life
 
 
+def _claims(record: RunRecord, file: SavedFile | None, timeline: Timeline) -> list[tuple[str, Event]]:
+    """systemd's words in a log without senders (`journalctl -o cat`), where they hang together.
+
+    One line could be anything that the server quotes; an exit and a result of one unit, with no work of the server
+    behind them, read as what such an output is.
+    """
+    if file is None or file.plain is None or not record.unit.endswith(PLAIN):
+        return []
+    life = record.invocation_id.rsplit(":", 1)[-1]
+    claims = file.plain.claims.get(int(life), []) if life.isdecimal() else []
+    units = {unit for unit, _ in claims}
+    ends = [event for _, event in claims if isinstance(event, ProcessExit | UnitResult | StateTimedOut)]
+    if len(units) != 1 or len({event.kind for event in ends}) < 2:
+        return []
+    if any(batch.usec > max(event.usec for event in ends) for batch in timeline.all(Batch)):
+        return []
+    return claims
+
+
+def _with_claims(record: RunRecord, timeline: Timeline, claims: list[tuple[str, Event]]) -> tuple[Run, Timeline]:
+    record.unit = claims[0][0]
+    events = [event for _, event in claims]
+    whole = Timeline.of([*timeline.events, *events], timeline.gaps, timeline.sources | {"systemd"})
+    return replace(make_run(record, whole), ended_usec=_last_usec(record, whole)), whole
+
+
 def _last_usec(record: RunRecord, timeline: Timeline) -> int:
     return max([record.first_usec, record.last_line_usec or 0, *(event.usec for event in timeline.events)])
 
@@ -127,8 +173,6 @@ def _forged_end(record: RunRecord, timeline: Timeline) -> bool:
 
 
 def _skipped(timeline: Timeline) -> bool:
-    from forensics.events import StartFailed
-
     failed = timeline.first(StartFailed)
     return failed is not None and failed.job_result == "skipped"
 

@@ -22,8 +22,8 @@ HEAD_BYTES = 1 << 18
 """So much of a file's beginning is looked at to tell what it is."""
 
 _MAGICS: tuple[tuple[bytes, Callable[[BinaryIO], BinaryIO]], ...] = (
-    (b"\x1f\x8b", lambda raw: cast(BinaryIO, gzip.GzipFile(fileobj=raw))),  # noqa: SIM115
-    (b"\xfd7zXZ\x00", lambda raw: cast(BinaryIO, lzma.LZMAFile(raw))),
+    (b"\x1f\x8b", lambda raw: cast(BinaryIO, gzip.GzipFile(fileobj=raw))),
+    (b"\xfd7zXZ\x00", lambda raw: cast(BinaryIO, lzma.LZMAFile(raw))),  # noqa: SIM115 - closed with the file below
     (b"BZh", lambda raw: cast(BinaryIO, bz2.BZ2File(raw))),
     (
         b"\x28\xb5\x2f\xfd",

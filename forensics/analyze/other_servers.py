@@ -18,9 +18,10 @@ ERRORS = _rows(
     ("foreign-error", r"(?P<what>(?:cudaMalloc|hipMalloc) failed: out of memory.*)"),
     ("foreign-error", r"(?P<what>(?:CUDA|HIP|ROCm) error(?: \d+)?: [^\s].*)"),
     ("foreign-error", r"NCCL WARN (?P<what>Cuda failure .*)"),
-    ("foreign-error", r"(?P<what>NCCL WARN (?:Error[: ]|Net : |Call to |socket\w*: |Failed to |\[\w+ \w+ \d+\] |Socket ).*)"),
+    ("foreign-error",
+     r"(?P<what>NCCL WARN (?:Error[: ]|Net : |Call to |socket\w*: |Failed to |\[\w+ \w+ \d+\] |Socket ).*)"),
     ("foreign-error", r"(?P<what>Failed to initialize NVML: .*)"),
-    ("foreign-error", r"(?P<what>OpenBLAS blas_thread_init: pthread_create.*)"),
+    ("library-complaint", r"(?P<what>OpenBLAS blas_thread_init: pthread_create.*)"),
     ("foreign-error", r"^(?:[\w.]+: )?(?P<what>Error 80[0-9]: .*)"),
     ("foreign-error", r"(?P<what>(?:error|failed)[^\n]{0,40}: (?:unable to load|failed to load) model.*)"),
 )

@@ -6,7 +6,7 @@ prefixes of containers and other loggers, excerpts that begin in the middle of a
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from forensics.analyze import other_servers as others
@@ -14,6 +14,7 @@ from forensics.analyze import wrappings
 from forensics.analyze.lines import Line
 from forensics.analyze.stamps import Stamp
 from forensics.analyze.text import Clock
+from forensics.analyze.units import unit_in
 from forensics.analyze.wrappings import Unwrapped
 from forensics.entry import Entry
 from forensics.events import (
@@ -26,9 +27,10 @@ from forensics.events import (
     Record,
     ServerError,
     ServerSignal,
+    UnitResult,
 )
 from forensics.redact import redact
-from forensics.sources import sglang_lines
+from forensics.sources import sglang_lines, systemd
 from forensics.sources.server import SKIPPED, ServerLog, parse_figures
 from forensics.sources.tracebacks import TRACEBACK
 
@@ -42,8 +44,8 @@ _STEP_USEC = 10_000
 _ACCESS = re.compile(rb'(?:\(\w+ pid=\d+\) )?INFO: +\S+:\d+ - "')
 _HEADLESS = re.compile(r'\s*File "[^"]+", line \d+, in ')
 _EXCEPTION = re.compile(
-    r"(?:- )?(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Failed|Exit|NotFound|Overflow|Interrupt|Timeout|Mismatch)"
-    r"(?:: .*|:? ?$)"
+    r"(?:- |\.\.\. )?(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Failed|Exit|NotFound|Overflow|Interrupt|Timeout"
+    r"|Mismatch)(?:: .*|:? ?$)"
 )
 _OLD_PREFIX = re.compile(
     r"(?:\[gpu=\d+\]|\[\d\d:\d\d:\d\d(?: [A-Z]+\d+)*\]|\d{4}-\d\d-\d\d [\d:]{8}(?: [A-Z]+\d+)*\]) "
@@ -51,8 +53,9 @@ _OLD_PREFIX = re.compile(
 _NEW_RECORD = re.compile(
     r"(?:\[[A-Z]+\]|DEBUG|INFO|WARNING|ERROR|CRITICAL)[: ]|\[\d|[WEIF]\d{4} |\d{4}-\d\d-\d\d[ T]|\[rank\d+\]:|\^C$"
 )
+_MOST_CLAIMS = 500
+_STARTS = re.compile(r"(?:Starting|Started) \S+\.service\b")
 _RESTART_USEC = 3_000_000
-_ELISION = ("[...]", "...", "…")
 
 
 @dataclass(slots=True)
@@ -71,6 +74,10 @@ class PlainLog:
     sglang: bool = False
     whole: bool = False
     """The life's beginning is in the file: then failures stand there with their headers, and excerpts are none."""
+
+    claims: dict[int, list[tuple[str, Event]]] = field(default_factory=dict)
+    """What systemd would have said of each life, as far as lines of this log claim it: `journalctl -o cat` has no
+    senders. Whoever judges decides whether to believe it."""
 
     _log: ServerLog = field(default_factory=ServerLog)
     _roles: dict[int, str] = field(default_factory=dict)
@@ -169,6 +176,9 @@ class PlainLog:
         if old := _OLD_PREFIX.match(text):
             text = text[old.end() :]
             entry = self._entry(line, text, usec, pid)
+        if claimed := _claimed(entry, text):
+            self._claim(*claimed)
+            return
         shown = text.rsplit("\r", 1)[-1]
         if told := self._told(entry, shown):
             yield from self._log.flush(pid)
@@ -179,6 +189,8 @@ class PlainLog:
     def _begins_anew(self, text: str, prefixed: re.Match[str] | None, usec: int) -> bool:
         if prefixed and prefixed["text"].startswith("server_args="):
             return self.whole or self._killed_self_usec is not None
+        if self.claims.get(self.life) and _STARTS.match(text) and ".service" in text:
+            return any(isinstance(event, UnitResult | ProcessExit) for _, event in self.claims[self.life])
         if not self.sglang and others.BANNER.search(text):
             first, self.whole = not self.whole, True
             # `Started server process` of the front end comes minutes after the engine's own banner.
@@ -197,6 +209,11 @@ class PlainLog:
             return
         if dict(event.values).get("include_parent") == "True":
             self._killed_self_usec = event.record.realtime_usec
+
+    def _claim(self, unit: str, event: Event) -> None:
+        claims = self.claims.setdefault(self.life, [])
+        if len(claims) < _MOST_CLAIMS:
+            claims.append((unit, event))
 
     def _told(self, entry: Entry, text: str) -> list[Event]:
         """What a line says on its own, that the live reader takes only behind SGLang's prefix, or not at all."""
@@ -235,7 +252,7 @@ class PlainLog:
             not open_kind and not self.whole and _EXCEPTION.match(text) and not found.level.startswith(("INFO", "WARN"))
         ):
             yield from self._log.feed(_with(entry, f"{QUOTED}: {TRACEBACK}"))
-            text = text.removeprefix("- ")
+            text = text.removeprefix("- ").removeprefix("... ")
             entry = _with(entry, text)
         elif not open_kind and not self.sglang:
             for row in others.ERRORS:
@@ -246,13 +263,16 @@ class PlainLog:
 
 
 def _with(entry: Entry, message: str) -> Entry:
-    return Entry(
-        cursor=entry.cursor,
-        boot_id=entry.boot_id,
-        monotonic_usec=entry.monotonic_usec,
-        realtime_usec=entry.realtime_usec,
-        fields={**entry.fields, "MESSAGE": message},
-    )
+    return replace(entry, fields={**entry.fields, "MESSAGE": message})
+
+
+def _claimed(entry: Entry, text: str) -> tuple[str, Event] | None:
+    """A line in PID 1's words about a unit that it names."""
+    if ".service" not in text[:200] or (unit := unit_in(text)) is None:
+        return None
+    fields = {"_PID": "1", "_TRANSPORT": "journal", "UNIT": unit, "MESSAGE": text}
+    event = systemd.parse(replace(entry, fields=fields))
+    return (unit, event) if event is not None else None
 
 
 def _record(entry: Entry) -> Record:

@@ -18,8 +18,10 @@ _JOB = re.compile(
     r"|Dependency failed for|Reached target) (?P<what>.+?)(?:\.\.\.|…|\.)?$"
 )
 _IN_JOB = re.compile(rf"(?P<unit>{_UNIT})(?: - .*)?$")
-_FORKED = re.compile(rf"(?:{_UNIT}): (?:Failed at step |Failed to locate |Changing to the |Failed to determine |Failed to "
-                     r"set up |Unable to locate |Failed to execute )")  # fmt: skip
+_FORKED = re.compile(
+    rf"(?:{_UNIT}): (?:Failed at step |Failed to (?:locate|determine|set up|execute) |Changing to the "
+    r"|Unable to locate )"
+)
 _ENDED = re.compile(
     rf"{_UNIT}: (?:Failed with result|Deactivated successfully|Succeeded|Skipped due to|Unit entered failed state)"
 )

@@ -18,6 +18,7 @@ _CHAINED = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
 )
+_ELISIONS = ("[...]", "...", "…")
 _GROUP_BARS = re.compile(r"^ *(?:\| ?|\+-+.*|\+ )")
 _MAX_TEXT_LINES = 12
 _MAX_FRAMES = 40
@@ -47,6 +48,7 @@ def parse_traceback(lines: Sequence[str]) -> ParsedTraceback | None:
     text: list[str] = []
     state = "frames"
     grouped = "Exception Group Traceback" in lines[0]
+    elided = False
     for index, raw in enumerate(lines[1:], start=1):
         line = _GROUP_BARS.sub("", raw) if grouped else raw
         if state == "frames":
@@ -54,9 +56,16 @@ def parse_traceback(lines: Sequence[str]) -> ParsedTraceback | None:
                 continue
             if frame := _FRAME.match(line):
                 frames.append(f"{frame['file']}:{frame['line']} in {frame['function']}")
+            elif line.strip() in _ELISIONS:
+                elided = True
             elif line[:1] not in ("", " ", "\t") and (named := _EXCEPTION.match(line)):
                 text = [named["text"] or ""]
                 found.append((named["type"], frames, text, index))
+                frames, state = [], "text"
+            elif elided and line[:1] not in ("", " ", "\t"):
+                # Whoever shortened the text left the message without its type.
+                text = [line]
+                found.append(("", frames, text, index))
                 frames, state = [], "text"
         elif state == "text":
             if line.strip() in _CHAINED:
