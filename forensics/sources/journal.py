@@ -5,7 +5,6 @@ second cost a few percent of a core, and half a million are passed over in a sec
 """
 
 import json
-import os
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -18,17 +17,10 @@ from forensics.entry import Entry
 from forensics.errors import SourceError
 from forensics.events import Gap
 from forensics.sources import coredump, kernel, oomkillers, server, sigtrace, systemd
-from forensics.sources.journal_streams import (
-    Item,
-    Lines,
-    Position,
-    Records,
-    ServerLines,
-    Stream,
-    entry_at,
-    field,
-    open_reader,
-)
+from forensics.sources.journal_access import kernel_readable, readable
+from forensics.sources.journal_lines import ServerLines
+from forensics.sources.journal_place import Position, unpack
+from forensics.sources.journal_streams import Item, Lines, Records, Stream, entry_at, field, open_reader
 
 __all__ = ["JournalReader", "Lines", "kernel_readable", "readable"]
 
@@ -79,7 +71,7 @@ class JournalReader:
         self._globs = tuple(units)
         self._path = path
         self._skipped = skipped
-        saved = _unpack(cursor)
+        saved = unpack(cursor)
         latest = saved.latest
         self._since = saved.since if cursor else since_realtime_usec
         self._since_for_unknown = (
@@ -257,76 +249,5 @@ def _concerns_all(reader: Any, unit: str) -> bool:
     return not unit or unit in systemd.SHUTDOWN_UNITS
 
 
-class _Saved:
-    """A saved cursor's parts."""
-
-    def __init__(self, since: int | None, records: str | None, units: dict[str, str]) -> None:
-        self.since, self.records, self.units = since, records, units
-
-    def all(self) -> Iterator[str]:
-        yield from filter(None, (self.records, *self.units.values()))
-
-    @property
-    def latest(self) -> Position | None:
-        positions = [position for text in self.all() if (position := Position.of(text))]
-        return max(positions, key=lambda position: position.realtime_usec, default=None)
-
-
-def _unpack(cursor: str | None) -> _Saved:
-    if not cursor:
-        return _Saved(None, None, {})
-    try:
-        saved = json.loads(cursor)
-        return _Saved(saved["since"], saved["records"], dict(saved["units"]))
-    except (ValueError, KeyError, TypeError):
-        return _Saved(None, cursor, {})
-
-
 def _utc(realtime_usec: int) -> str:
     return f"{datetime.fromtimestamp(realtime_usec / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def readable(path: Path | None = None) -> str | None:
-    """None when the journal can be read; else why not, in words."""
-    folders = [path] if path else [Path("/var/log/journal"), Path("/run/log/journal")]
-    files = [file for folder in folders for file in _journal_files(folder)]
-    if not files:
-        return f"no journal files in {' or '.join(map(str, folders))} (or no right to list them)"
-    if not any(os.access(file, os.R_OK) for file in files):
-        return f"no right to read {files[0]}: the user needs the group systemd-journal"
-    return None
-
-
-def _journal_files(folder: Path) -> list[Path]:
-    if folder.is_file():
-        return [folder]
-    try:
-        return [*folder.glob("*.journal"), *folder.glob("*/*.journal")]
-    except OSError:
-        return []
-
-
-def kernel_readable(path: Path | None = None) -> str | None:
-    """None when the journal has kernel records of this boot; else why not, in words."""
-    if reason := readable(path):
-        return reason
-    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
-    if _has_kernel_record(path, f"_BOOT_ID={boot_id}"):
-        return None
-    if path is None and Path("/run/systemd/container").exists():
-        return "no kernel record of this boot in the journal: this is a container, the kernel's log belongs to its host"
-    if _has_kernel_record(path):
-        # Of a long boot, the kernel's few records may have been removed since.
-        return None
-    return "no kernel record of this boot in the journal (journald with ReadKMsg=no, or they were removed)"
-
-
-def _has_kernel_record(path: Path | None, *matches: str) -> bool:
-    reader = open_reader(path)
-    try:
-        for match in ("_TRANSPORT=kernel", *matches):
-            reader.add_match(match)
-        reader.seek_head()
-        return bool(reader._next())
-    finally:
-        reader.close()

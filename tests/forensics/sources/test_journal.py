@@ -10,7 +10,8 @@ from forensics.errors import SourceError
 from forensics.events import Gap
 from forensics.sources import coredump, remains, systemd
 from forensics.sources.journal import JOURNAL_DROPPED, JOURNAL_MISSED, JournalReader, Lines, readable
-from forensics.sources.journal_streams import Item, Position
+from forensics.sources.journal_place import Position
+from forensics.sources.journal_streams import Item
 from tests.forensics.sources.journals import BOOT, REALTIME_USEC, Fields, write_journal
 
 UNIT, OTHER = "sglang-demo.service", "sglang-second.service"
