@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, NoReturn
 
 from forensics.errors import SourceError
 from forensics.events import Event, GpuLost, GpuMemory, GpuProcess
@@ -147,7 +147,7 @@ class GpuProbe:
         self._given_up = [child for child in self._given_up if child.poll() is None]
         return bool(self._given_up)
 
-    def _fail(self, code: str, message: str) -> None:
+    def _fail(self, code: str, message: str) -> NoReturn:
         self._error = SourceError(SOURCE, code, message)
         self._retry_at = self._clock() + self._retry
         raise self._error
@@ -155,14 +155,17 @@ class GpuProbe:
     # --- its answer -------------------------------------------------------------------------------------
 
     def _events(self, line: bytes) -> tuple[Event, ...]:
-        answer = json.loads(line)
+        try:
+            answer = json.loads(line)
+            if "error" not in answer and answer["gpus"]:
+                return tuple(_event(gpu) for gpu in answer["gpus"])
+        except (ValueError, KeyError, TypeError) as error:
+            self._give_up()
+            self._fail("nvml-child", f"the NVML reader's answer cannot be understood: {type(error).__name__} {error}")
+        self._give_up()
         if "error" in answer:
-            self._give_up()
             self._fail("no-nvml", f"NVML cannot be read: {answer['error']}")
-        if not answer["gpus"]:
-            self._give_up()
-            self._fail("no-gpu", "NVML sees no GPU")
-        return tuple(_event(gpu) for gpu in answer["gpus"])
+        self._fail("no-gpu", "NVML sees no GPU")
 
 
 def kernel_bus_id(text: str) -> str:
