@@ -4,86 +4,57 @@ Pure functions of (run, timeline). The initiating event is told from the cascade
 pipes, SGLang's SIGKILL of its own tree) and from the teardown (whatever happens after a stop was asked for).
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from forensics import oom, stops
 from forensics.events import (
-    Batch,
-    BootEnded,
     ChildDied,
+    ClientKill,
     CoreDump,
     Event,
     FatalPythonError,
     HostMemory,
-    HostShutdown,
-    Milestone,
     NativeAbort,
-    OomKill,
-    OomVictim,
     ProcessExit,
     Remains,
     Segfault,
     ServerError,
     ServerSignal,
-    ServiceWatchdogTimeout,
     SignalSent,
     StateTimedOut,
-    StopRequested,
     Traceback,
     UnitOomKill,
-    UnitStopped,
+    Unparsed,
+)
+from forensics.fatality import (
+    LINGER_USEC,
+    NATIVE_SIGNALS,
+    PATIENCE_USEC,
+    SURVIVAL_USEC,
+    Failure,
+    end_usec,
+    failures,
+    is_echo,
+    speaks_of_peers,
 )
 from forensics.model import Evidence, Role, Run
-from forensics.senders import Origin, by_whom, fatal_to_main, origin, signals_to
+from forensics.oom import LATE_KERNEL_USEC, survived
+from forensics.senders import by_whom, fatal_to_main, is_vital, signals_from_outside, worked_after
+from forensics.stops import STREAM_SKEW_USEC
 from forensics.timeline import Timeline
 
-Failure = Traceback | FatalPythonError | NativeAbort | ChildDied | ServerError
+__all__ = ["DEADLY", "LATE_KERNEL_USEC", "NATIVE_SIGNALS", "SIGNALS", "STREAM_SKEW_USEC", "Ending", "Failure"]
 
-STREAM_SKEW_USEC = 500_000
-"""The server's reaction to SIGTERM can stand before `Stopping …`: stdout and PID 1 reach journald by two sockets."""
-
-SURVIVAL_USEC = 2_000_000
-"""A process that still works so long after an exception has outlived it. Death by exception takes milliseconds."""
-
-LINGER_USEC = 120_000_000
-"""After the death of one child the others can work on for so long: main waits for stacks and core dumps first."""
-
-LATE_KERNEL_USEC = 1_500_000
-"""The kernel's clock lags behind and its records arrive late: a record may seem to follow the death it caused."""
-
-NATIVE_SIGNALS = {4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV", 31: "SIGSYS"}
 SIGNALS = NATIVE_SIGNALS | {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 9: "SIGKILL", 13: "SIGPIPE", 15: "SIGTERM"}
+DEADLY = ("SIGKILL", "SIGTERM", "SIGINT", "SIGQUIT", "SIGABRT", "SIGHUP", "SIGSEGV")
 
-_STOP_STATES = ("stop", "stop-sigterm", "stop-watchdog", "stop-post", "final-sigterm", "final-watchdog")
-_START_STATES = ("start", "start-pre", "start-post")
-_ENDING_HEADERS = ("Scheduler hit", "TpModelWorkerClient hit", "DetokenizerManager hit", "DataParallelController hit")
-_SPARED_HEADERS = ("Exception ignored", "Exception in thread", "ERROR: ", "INFO: ", "Task exception", "Error in ")
-_ASKED_FOR = ("KeyboardInterrupt", "SystemExit", "asyncio.exceptions.CancelledError", "CancelledError")
-_ECHO_TYPES = (
-    "EOFError",
-    "BrokenPipeError",
-    "ConnectionResetError",
-    "ConnectionRefusedError",
-    "ConnectionAbortedError",
-)
-_ECHO_TEXT = re.compile(
-    r"scheduler died during initialization|Connection closed by peer|[Bb]roken pipe|remote process exited"
-    r"|Connection reset by peer|recvValue failed|failed to recv, got 0 bytes"
-)
-_FAILING_ERRORS = ("scheduler-watchdog", "nccl-timeout", "nccl-heartbeat", "process-group-watchdog", "usage-error",
-                   "device-assert", "address-in-use", "glibc-abort", "c-assert", "llvm-error", "foreign-error")  # fmt: skip
+_FOREIGN_EXIT_CODES = (-9, -15, -2, -1)
+"""Exit codes of children that neither an exception nor native code leads to."""
 
-
-def is_echo(failure: Failure) -> bool:
-    """Whether a failure only says that somebody else is gone."""
-    if isinstance(failure, ChildDied):
-        return True
-    if isinstance(failure, Traceback):
-        kind = failure.exception.rsplit(".", 1)[-1]
-        return kind in _ECHO_TYPES or _ECHO_TEXT.search(failure.text) is not None
-    return False
+_NOTICED_USEC = 2_000_000
+"""Main looks after its children once a second: what another rank says of the loss can stand before main's word."""
 
 
 @dataclass(frozen=True)
@@ -97,77 +68,67 @@ class Ending:
 
     @cached_property
     def main_exit(self) -> ProcessExit | None:
-        return next((e for e in self.timeline.all(ProcessExit) if e.process == "main"), None)
+        return stops.main_exit(self.timeline)
 
     @cached_property
-    def control_exit(self) -> ProcessExit | None:
-        return next((e for e in self.timeline.all(ProcessExit) if e.process == "control" and e.exit_status != 0), None)
+    def end_usec(self) -> int:
+        """When main ended, or else when the unit came to rest."""
+        return end_usec(self.run, self.timeline)
+
+    @cached_property
+    def start_step_failed(self) -> ProcessExit | None:
+        """The exit of an ExecStartPre=, ExecStartPost= or ExecCondition= that failed."""
+        return stops.start_control_exit(self.timeline)
 
     @cached_property
     def stop(self) -> Event | None:
-        """Somebody asked for the stop: the record that says so. A stop before the unit was up leaves no `Stopping`,
-        only, afterwards, `Stopped` by a stop job; a reboot stops everything."""
-        if asked := self.timeline.first(StopRequested):
-            return asked
-        if stopped := next((e for e in self.timeline.all(UnitStopped) if e.job_type == "stop"), None):
-            return stopped
-        ended = self.timeline.first(BootEnded)
-        if (shutdown := self.timeline.first(HostShutdown)) and (ended is None or ended.orderly):
-            return shutdown
-        if (timed_out := self.stop_timed_out) and self._main_lived_at(timed_out) and not self._systemd_had_a_reason:
-            return timed_out
-        return None
+        """Somebody asked for the stop of a server that was well: the record that says so."""
+        asked = stops.asked(self.run, self.timeline)
+        if asked is None:
+            return None
+        before = stops.teardown_usec(self.timeline, asked)
+        return None if any(failure.usec < before for failure in self._failed) else asked
 
     @cached_property
     def stop_usec(self) -> int | None:
         """From when on whatever happens is teardown."""
-        if self.stop is None:
-            return None
-        if isinstance(self.stop, StopRequested | HostShutdown):
-            return self.stop.usec - STREAM_SKEW_USEC
-        # Asked for while the unit was still starting: SGLang's own words, or the deadline, are all there is.
-        said = next((s for s in self.timeline.all(ServerSignal) if s.name == "sigterm-received"), None)
-        first_exit = min((e.usec for e in self.timeline.all(ProcessExit)), default=self.stop.usec)
-        return min(said.usec if said else self.stop.usec, first_exit, self.stop.usec) - STREAM_SKEW_USEC
+        return None if self.stop is None else stops.teardown_usec(self.timeline, self.stop)
 
     @cached_property
     def stop_timed_out(self) -> StateTimedOut | None:
-        return next(
-            (
-                e
-                for e in self.timeline.all(StateTimedOut)
-                if e.state in _STOP_STATES and e.action in ("Killing", "Aborting")
-            ),
-            None,
-        )
+        return stops.stop_timed_out(self.timeline)
 
     @cached_property
     def start_timed_out(self) -> StateTimedOut | None:
-        return next((e for e in self.timeline.all(StateTimedOut) if e.state in _START_STATES), None)
+        return stops.start_timed_out(self.timeline)
 
-    def _main_lived_at(self, event: Event) -> bool:
-        return self.main_exit is None or self.main_exit.usec >= event.usec
+    @cached_property
+    def systemd_had_a_reason(self) -> bool:
+        return stops.systemd_had_a_reason(self.timeline)
 
-    @property
-    def _systemd_had_a_reason(self) -> bool:
-        """systemd stops a unit of its own accord after a start timeout, a watchdog, or an OOM kill."""
-        return bool(
-            self.start_timed_out
-            or self.timeline.first(ServiceWatchdogTimeout)
-            or self.timeline.first(UnitOomKill)
-            or self.control_exit
-        )
+    @cached_property
+    def client_kill(self) -> ClientKill | None:
+        """The `systemctl kill` that the run did not outlive. After SIGTERM it drains, at length."""
+        for kill in self.timeline.all(ClientKill):
+            if kill.signal in DEADLY and (self._drains_after(kill) or kill.usec >= self.end_usec - PATIENCE_USEC):
+                return kill
+        return None
+
+    def _drains_after(self, event: Event) -> bool:
+        return self.sigterm is not None and 0 <= self.sigterm.usec - event.usec + STREAM_SKEW_USEC <= 5_000_000
 
     # --- what the signal tracer saw, where it runs -----------------------------------------------------------
 
     @cached_property
     def outsider(self) -> SignalSent | None:
-        """The first traced signal from outside the run that it did not outlive. SIGTERM has it drain, at length."""
-        for sent in signals_to(self.run, self.timeline):
-            if sent.usec > self.run.ended_usec or origin(self.run, sent) not in (Origin.OUTSIDE, Origin.UNKNOWN):
-                continue
-            drains = self.sigterm is not None and self.sigterm.usec >= sent.usec - STREAM_SKEW_USEC
-            if drains or not self._worked_after(sent.usec + LINGER_USEC):
+        """The first traced signal from outside the run that it did not outlive. After SIGTERM it drains, at length."""
+        for sent in signals_from_outside(self.run, self.timeline):
+            if sent.target_pid == self.run.main_pid:
+                ended = self._drains_after(sent) or not worked_after(self.timeline, sent.usec + SURVIVAL_USEC)
+            else:
+                told = any(failure.usec >= sent.usec and is_echo(failure) for failure in self._failed)
+                ended = (told or is_vital(self.run, sent)) and not worked_after(self.timeline, sent.usec + LINGER_USEC)
+            if ended:
                 return sent
         return None
 
@@ -176,20 +137,42 @@ class Ending:
         """The traced signal that main died of, whoever sent it."""
         return fatal_to_main(self.run, self.timeline)
 
-    def _worked_after(self, usec: int) -> bool:
-        return self.timeline.first(Batch, after=usec) is not None
-
     # --- what the server said --------------------------------------------------------------------------------
+
+    @cached_property
+    def _failed(self) -> tuple[Failure, ...]:
+        return tuple(failures(self.run, self.timeline))
 
     @cached_property
     def failures(self) -> tuple[Failure, ...]:
         """Failures of the server that it did not outlive, before any stop was asked for, in order."""
-        return tuple(event for event in self._all_failures() if not self._in_teardown(event))
+        return tuple(event for event in self._failed if not self._in_teardown(event))
 
     @cached_property
     def failure(self) -> Failure | None:
         """The failure that began it: the first that is not the echo of another; else None."""
-        return next((failure for failure in self.failures if not is_echo(failure)), None)
+        first = next((failure for failure in self.failures if not is_echo(failure)), None)
+        struck = self._struck_child
+        if first is None or struck is None or first.record.pid == struck.child_pid:
+            return first
+        # A rank that was killed cannot speak; what the others say of its loss is no failure of theirs.
+        lost = first.usec >= struck.usec or (first.usec >= struck.usec - _NOTICED_USEC and speaks_of_peers(first))
+        return None if lost else first
+
+    @cached_property
+    def _struck_child(self) -> ChildDied | None:
+        """Main's word on a child that was killed, from before main itself killed any."""
+        killed_usec = self.self_kill.usec if self.self_kill else self.end_usec
+        return next(
+            (
+                failure
+                for failure in self.failures
+                if isinstance(failure, ChildDied)
+                and failure.exit_code in _FOREIGN_EXIT_CODES
+                and failure.usec <= killed_usec
+            ),
+            None,
+        )
 
     @cached_property
     def echo(self) -> Failure | None:
@@ -203,6 +186,11 @@ class Ending:
         return next((event for event in died if event.exit_code is not None), died[0] if died else None)
 
     @cached_property
+    def first_sign_usec(self) -> int:
+        """The first sign of the end."""
+        return min(self.failures[0].usec if self.failures else self.end_usec, self.end_usec)
+
+    @cached_property
     def sigquit(self) -> ServerSignal | None:
         """Main was told, or told itself, that a child failed."""
         return self._signal("sigquit-received", "child-failed")
@@ -210,18 +198,12 @@ class Ending:
     @cached_property
     def self_kill(self) -> ServerSignal | None:
         """SGLang announces (0.5.13 and later) that it now kills its tree and itself."""
-        return next(
-            (
-                signal
-                for signal in self.timeline.all(ServerSignal)
-                if signal.name == "kill-process-tree" and dict(signal.values).get("include_parent") == "True"
-            ),
-            None,
-        )
+        announced = (s for s in self._signals("kill-process-tree") if dict(s.values).get("include_parent") == "True")
+        return next(announced, None)
 
     @cached_property
     def sigterm(self) -> ServerSignal | None:
-        return self._signal("sigterm-received")
+        return next((s for s in self.timeline.all(ServerSignal) if s.name == "sigterm-received"), None)
 
     @cached_property
     def interrupted(self) -> Traceback | None:
@@ -229,95 +211,53 @@ class Ending:
         return next((t for t in self.timeline.all(Traceback) if t.exception == "KeyboardInterrupt"), None)
 
     def _signal(self, *names: str) -> ServerSignal | None:
-        return next((signal for signal in self.timeline.all(ServerSignal) if signal.name in names), None)
+        return next(self._signals(*names), None)
 
-    def _all_failures(self) -> Iterator[Failure]:
-        for event in self.timeline.events:
-            if isinstance(event, Traceback):
-                if self._fatal_traceback(event):
-                    yield event
-            elif isinstance(event, ChildDied):
-                if not self.outlived(event, LINGER_USEC):
-                    yield event
-            elif isinstance(event, FatalPythonError | NativeAbort):
-                if not self.outlived(event):
-                    yield event
-            elif isinstance(event, ServerError) and event.name in _FAILING_ERRORS and self._fatal_error(event):
-                yield event
-
-    def _fatal_error(self, error: ServerError) -> bool:
-        if dict(error.values).get("soft") == "True" or self.outlived(error):
-            return False
-        if error.name == "usage-error":
-            return self.run.exit_code in (None, "exited") and self.run.exit_status in (None, 2)
-        return True
-
-    def _fatal_traceback(self, traceback: Traceback) -> bool:
-        if traceback.exception.rsplit(".", 1)[-1] in _ASKED_FOR or traceback.exception in _ASKED_FOR:
-            return False
-        if self.outlived(traceback):
-            return False
-        if traceback.header.startswith(_ENDING_HEADERS):
-            # Said by main of itself, this is a prompt in main's request log: schedulers are processes of their own.
-            return traceback.record.pid is None or traceback.record.pid != self.run.main_pid
-        if traceback.header.startswith(("TokenizerManager hit", "Initialization failed")):
-            return True
-        if traceback.header.startswith(_SPARED_HEADERS):
-            return False
-        if traceback.process in ("main", ""):
-            # An uncaught exception ends Python with status 1, and nothing of that process follows it.
-            return self.run.exit_code in (None, "exited") and self.run.exit_status in (None, 1)
-        return True
-
-    def outlived(self, event: Event, after_usec: int = SURVIVAL_USEC) -> bool:
-        """Whether work went on after the event in the process that it befell (or, without a pid, anywhere)."""
-        pid = event.record.pid
-        for later in self.timeline.events:
-            works = isinstance(later, Batch) or (isinstance(later, Milestone) and later.name in ("ready", "kv-cache"))
-            if not works or later.usec <= event.usec + after_usec:
-                continue
-            # Batches are logged by schedulers, which die with main: they speak for main's life too.
-            if pid is None or later.record.pid in (None, pid) or pid == self.run.main_pid:
-                return True
-        return False
+    def _signals(self, *names: str) -> Iterator[ServerSignal]:
+        """Announcements that the end soon followed: a prompt can quote one at any time."""
+        for signal in self.timeline.all(ServerSignal):
+            if signal.name in names and self.end_usec - signal.usec <= PATIENCE_USEC:
+                yield signal
 
     def _in_teardown(self, event: Event) -> bool:
-        struck = self.outsider
-        if struck is not None and struck.target_pid == self.run.main_pid and event.usec >= struck.usec:
-            return True
+        for struck in (self.outsider, self.client_kill):
+            if struck is not None and struck.target_pid == self.run.main_pid and event.usec >= struck.usec:
+                return True
         return self.stop_usec is not None and event.usec >= self.stop_usec
 
     # --- natives and the kernel's view -----------------------------------------------------------------------
 
     @cached_property
     def core_dump(self) -> CoreDump | None:
-        return next(
-            (
-                core
-                for core in self.timeline.all(CoreDump)
-                if core.unit == self.run.unit or self.run.owns_pid(core.coredump_pid)
-            ),
-            None,
-        )
+        """A core of a process that the run died of; the record may come minutes after the end."""
+        cores = (c for c in self.timeline.all(CoreDump) if c.unit == self.run.unit or self.run.owns_pid(c.coredump_pid))
+        return next((c for c in cores if self._fell_with(c, c.coredump_pid, c.comm)), None)
 
     @cached_property
     def segfault(self) -> Segfault | None:
-        return next((fault for fault in self.timeline.all(Segfault) if self.run.owns_pid(fault.fault_pid)), None)
+        faults = (fault for fault in self.timeline.all(Segfault) if self.run.owns_pid(fault.fault_pid))
+        return next((fault for fault in faults if self._fell_with(fault, fault.fault_pid, fault.comm)), None)
 
-    def oom_kills(self) -> Iterator[OomKill | OomVictim]:
-        """The kernel's records that name a cgroup or a process of ours, up to this run's end."""
-        last = self.run.ended_usec + LATE_KERNEL_USEC
-        named = {kill.oom_victim_pid for kill in self.timeline.all(OomKill)}
-        for event in self.timeline.events:
-            if event.usec > last:
-                break
-            if isinstance(event, OomKill):
-                if self.run.owns_cgroup(event.task_memcg) or (
-                    event.task_memcg is None and self.run.owns_pid(event.oom_victim_pid)
-                ):
-                    yield event
-            elif isinstance(event, OomVictim) and event.victim_pid not in named and self.run.owns_pid(event.victim_pid):
-                yield event
+    def _fell_with(self, event: Event, pid: int, comm: str) -> bool:
+        """Whether a process that crashed took the run with it: main, or a child without which nothing works on."""
+        if pid == self.run.main_pid:
+            return self.run.exit_code != "exited"
+        if self.stop_usec is not None and event.usec >= self.stop_usec:
+            return False
+        known = comm.startswith("sglang::") or self.run.pids.get(pid, "") in ("scheduler", "detokenizer", "controller",
+                                                                              "tokenizer", "child")  # fmt: skip
+        told = any(died.child_pid == pid for died in self.timeline.all(ChildDied))
+        return (known or told) and not survived(self.timeline, event.usec)
+
+    @cached_property
+    def oom_kills(self) -> tuple[oom.Kill, ...]:
+        """The kernel's OOM kills of this run's processes."""
+        return tuple(oom.kills(self.run, self.timeline))
+
+    @cached_property
+    def oom_notice(self) -> UnitOomKill | None:
+        """systemd's count of an OOM kill, unless the server worked on for long after it."""
+        return next((n for n in self.timeline.all(UnitOomKill) if not survived(self.timeline, n.usec)), None)
 
     # --- evidence --------------------------------------------------------------------------------------------
 
@@ -356,9 +296,9 @@ class Ending:
         return f"{name}{' with a core dump' if code == 'dumped' else ''}"
 
     def explains_exit(self, failure: Failure) -> bool:
-        """Whether the main process's end, as systemd recorded it, is the one that this failure leads to."""
+        """Whether the main process's end, as systemd recorded it, is the one that this failure leads to, and when."""
         code, status = self.run.exit_code, self.run.exit_status
-        if code is None:
+        if code is None or self.end_usec - failure.usec > PATIENCE_USEC:
             return False
         if code == "exited":
             return status != 0
@@ -371,23 +311,38 @@ class Ending:
 
     @cached_property
     def no_oom(self) -> str | None:
-        """In words, how it is known that no kernel OOM killer was at work; None when that is not known.
+        """In words, how it is known that this death was not the kernel OOM killer's; None when that is not known.
 
         Three witnesses, any of which suffices: the kernel log read without a gap; the unit's own memory.events,
         read after the death and before the cgroup was gone; the host-wide counter of /proc/vmstat, before and after.
         """
-        if any(self.oom_kills()) or self.timeline.first(UnitOomKill):
+        outlived = [kill for kill in self.oom_kills if survived(self.timeline, kill.usec)]
+        if len(outlived) < len(self.oom_kills) or self.oom_notice:
             return None
-        if self.timeline.covers("kernel"):
+        unread = self.oom_unread
+        if self.timeline.covers("kernel") and unread is None:
+            if outlived:
+                return "the kernel's OOM kills in this unit were long before, and the server worked on after them"
             return "no kernel OOM record names a process or cgroup of this run; the kernel log was read completely"
         remains = self.timeline.last(Remains)
         if remains and remains.memory and remains.memory.oom_kill == 0:
             return "the unit's memory.events counted no OOM kill (oom_kill 0, read after the death)"
-        first_sign = self.failures[0].usec if self.failures else self.run.ended_usec
-        died = min(first_sign, self.main_exit.usec if self.main_exit else self.run.ended_usec)
-        before = self.timeline.last(HostMemory, before=died)
+        before = self.timeline.last(HostMemory, before=self.first_sign_usec)
         after = self.timeline.first(HostMemory, after=self.run.ended_usec)
         counted = (before.vmstat_oom_kill, after.vmstat_oom_kill) if before and after else (None, None)
         if counted[0] is not None and counted[0] == counted[1]:
             return "the kernel's counter of OOM kills (oom_kill in /proc/vmstat) did not move over the death"
         return None
+
+    @cached_property
+    def oom_unread(self) -> Unparsed | None:
+        """A record near the end in which the kernel speaks of an OOM kill in words that nobody here knows."""
+        return next(
+            (
+                event
+                for event in self.timeline.all(Unparsed)
+                if event.about == "oom"
+                and self.first_sign_usec - LINGER_USEC <= event.usec <= self.run.ended_usec + LATE_KERNEL_USEC
+            ),
+            None,
+        )

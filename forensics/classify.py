@@ -5,10 +5,11 @@ from collections.abc import Sequence
 
 from forensics.advice import advise
 from forensics.causality import Ending
-from forensics.events import SpawnFailed, StartLimitHit, Unkillable
+from forensics.events import LogStats, SpawnFailed, StartLimitHit, Unkillable
 from forensics.fingerprint import digest, signature
 from forensics.memory import story
 from forensics.model import Family, Finding, NotThis, Phase, Role, RuledOut, Run, Strength, Verdict
+from forensics.oom import Kill
 from forensics.phase import became_ready, began_usec, doing, phase
 from forensics.rules import RULES, Rule
 from forensics.timeline import Timeline
@@ -21,8 +22,8 @@ NOT_CRASHES = frozenset({"clean-stop"})
 def classify(run: Run, timeline: Timeline, rules: Sequence[Rule] = RULES) -> Verdict:
     """The verdict on a run that came to rest.
 
-    All rules are asked. The first confirmed finding in the rules' order decides, else the first likely one, else
-    the cause is `unknown`. A rule that raises costs a note, never the verdict.
+    All rules are asked. The first confirmed finding in the rules' order decides (see `_chosen`), else the first likely
+    one, else the cause is `unknown`. A rule that raises costs a note, never the verdict.
     """
     ending = Ending(run, timeline)
     found: list[tuple[Rule, Finding]] = []
@@ -39,8 +40,20 @@ def classify(run: Run, timeline: Timeline, rules: Sequence[Rule] = RULES) -> Ver
             found.append((rule, answer))
         elif isinstance(answer, NotThis):
             ruled_out.append(RuledOut(cause=rule.cause, why=answer.why))
-    chosen = next((pair for pair in found if pair[1].strength is Strength.CONFIRMED), found[0] if found else None)
-    return _verdict(ending, chosen, found, ruled_out, notes)
+    return _verdict(ending, _chosen(found), found, ruled_out, notes)
+
+
+def _chosen(found: list[tuple[Rule, Finding]]) -> tuple[Rule, Finding] | None:
+    """The first confirmed finding, unless one before it, only likely, explains that very failure: broken hardware
+    explains the CUDA error, a refused option the exception. Else the first likely one."""
+    confirmed = next((pair for pair in found if pair[1].strength is Strength.CONFIRMED), None)
+    if confirmed is None:
+        return found[0] if found else None
+    begun = [entry.event for entry in confirmed[1].evidence if entry.role is Role.INITIATING]
+    for pair in found[: found.index(confirmed)]:
+        if any(entry.event in begun for entry in pair[1].evidence):
+            return pair
+    return confirmed
 
 
 def _verdict(
@@ -90,7 +103,7 @@ def _summary(ending: Ending, finding: Finding | None, at: Phase, *, ready: bool)
     said = finding.summary if finding else f"It ended ({ending.exit_words}); what led to it is not in the evidence."
     if finding is not None and at is Phase.SHUTDOWN and ready:
         return f"{said} It had served well until then: the configuration is not to blame."
-    if at is Phase.BEFORE_LOGGING:
+    if at is Phase.BEFORE_LOGGING and ending.timeline.first(LogStats) is None:
         return f"{said} The server had not logged a single line."
     return said
 
@@ -101,7 +114,17 @@ def _notes(ending: Ending, cause: str) -> list[str]:
         notes.append("The start limit was hit: systemd does not start this unit again by itself.")
     if ending.timeline.first(Unkillable):
         notes.append("Processes were still there after SIGKILL: they hang in the kernel, typically in the GPU driver.")
+    if cause != "kernel-oom":
+        notes += [_outlived_kill(ending, kill) for kill in ending.oom_kills]
     hint = ending.timeline.first(SpawnFailed)
     if hint is not None and cause == "unknown":
         notes.append(f"systemd's forked child said: {hint.error}")
     return notes
+
+
+def _outlived_kill(ending: Ending, kill: Kill) -> str:
+    seconds = max(0, ending.end_usec - kill.usec) / 1e6
+    when = f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
+    return (
+        f"The kernel's OOM killer had killed a process of this unit, {kill.task} ({kill.pid}), {when} before the end."
+    )

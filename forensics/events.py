@@ -6,7 +6,7 @@ Adding a fact: one class here, one parser in `forensics/sources/`.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -444,7 +444,8 @@ class NativeAbort(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreflightRefused(Event):
-    """Our own check before the start said no; `check` is its name."""
+    """One of our own steps around the start said no; `check` is the check's name, `spec` for a spec with mistakes, or
+    `not-ready` when the wait for readiness gave up."""
 
     kind = "preflight-refused"
     check: str
@@ -459,6 +460,25 @@ class LogStats(Event):
     lines: int
     first_usec: int
     last_usec: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeStats(Event):
+    """What the run's decode lines came to: one fact a run, made when it ended. `tally` is what
+    `forensics.runs.decoding.dump` gives."""
+
+    kind = "decode-stats"
+    tally: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchResult(Event):
+    """`inquest bench` measured this run with SGLang's own `bench_serving`: the options that say how, and its figures
+    under its own names."""
+
+    kind = "bench-result"
+    options: str
+    figures: tuple[tuple[str, float], ...]
 
 
 # --- sampled while the server lives, since they vanish with it (cgroup, process, gpu, host, unit) ------------

@@ -6,6 +6,23 @@ from forensics.causality import Ending, Failure
 from forensics.events import ChildDied, FatalPythonError, NativeAbort, ServerError, Traceback
 from forensics.model import Evidence, Finding, Role, Strength
 
+_QUOTING_TYPES = (
+    "ValueError", "TypeError", "KeyError", "AssertionError", "ValidationError", "RequestValidationError",
+    "JSONDecodeError", "UnicodeDecodeError", "UnicodeEncodeError", "TemplateError", "TemplateSyntaxError",
+    "UndefinedError", "HTTPException", "SyntaxError", "BadRequestError",
+)  # fmt: skip
+_QUOTING_FRAME = re.compile(r"/(?:constrained|xgrammar|llguidance|outlines\w*|jinja2|json|pydantic\w*|function_call)/")
+
+CUDA = re.compile(
+    r"(?:CUDA|HIP)(?: driver)? error(?: \S+)?: ?(?P<error>[^\n.;]{1,160})"
+    r"|(?P<status>CU(?:BLAS|SOLVER|SPARSE|FFT|DNN)_STATUS_\w+)"
+    r"|(?P<enum>cudaError[A-Z]\w+)"
+    r"|Cuda failure (?:\d+ )?'(?P<nccl>[^'\n]{1,120})'"
+    r"|(?P<driver>CUDA driver version is insufficient|NVIDIA driver on your system is too old)"
+    r"|Triton Error \[CUDA\]: (?P<triton>[^\n]{1,120})"
+)
+"""A CUDA call or kernel that failed, in the words of torch, cuBLAS and kin, Triton or NCCL."""
+
 _VARIABLE = (
     (re.compile(r"0x[0-9a-fA-F]+"), "0x…"),
     (re.compile(r"/[^\s'\":,]*/"), "…/"),
@@ -26,10 +43,21 @@ def said(failure: Failure | None) -> str:
     return "" if failure is None else failure.record.message
 
 
+def machine_words(failure: Failure | None) -> str:
+    """What of it a library below Python may have said: CUDA, NCCL, the loader. Left out are exceptions whose text
+    quotes what somebody sent: a prompt, a schema or a template can hold any words."""
+    if not isinstance(failure, Traceback):
+        return said(failure)
+    if any(_QUOTING_FRAME.search(frame) for frame in failure.frames[-3:]):
+        return ""
+    spoken = (*failure.chained, f"{failure.exception}: {failure.text}")
+    return "\n".join(text for text in spoken if text.split(":", 1)[0].rsplit(".", 1)[-1] not in _QUOTING_TYPES)
+
+
 def headline(failure: Failure, limit: int = 200) -> str:
     """The failure in one line."""
     if isinstance(failure, Traceback):
-        text = f"{failure.exception}: {failure.text.splitlines()[0] if failure.text else ''}".rstrip(": ")
+        text = f"{failure.exception}: {failure.text.splitlines()[0] if failure.text else ''}".strip(": ")
     else:
         text = said(failure).splitlines()[0] if said(failure) else failure.record.message
     return text if len(text) <= limit else text[: limit - 1] + "…"
@@ -89,3 +117,8 @@ def finding(
 def search(pattern: re.Pattern[str], failure: Failure | None) -> re.Match[str] | None:
     """The pattern in what the failure says."""
     return pattern.search(said(failure)) if failure is not None else None
+
+
+def search_machine(pattern: re.Pattern[str], failure: Failure | None) -> re.Match[str] | None:
+    """The pattern in what a library below Python may have said of it."""
+    return pattern.search(machine_words(failure)) if failure is not None else None

@@ -5,6 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from forensics.events import Event, Gap
+from forensics.runs.decoding import Decoding
 from forensics.timeline import Timeline
 
 
@@ -76,10 +77,14 @@ class Run:
 
     def owns_cgroup(self, path: str | None) -> bool:
         """Whether a cgroup path from the kernel's log is this unit's or below it. Container prefixes may stand
-        before it, and v1 paths look the same, so whole components decide."""
+        before it, and v1 paths look the same, so whole components decide; but below a user's own manager
+        (`user@N.service`) a unit of the same name is another one."""
         if not path:
             return False
-        return self.unit in path.split("/")
+        if self.control_group and f"{path}/".startswith(f"{self.control_group}/"):
+            return True
+        parts = path.split("/")
+        return self.unit in parts and not any(part.startswith("user@") for part in parts)
 
     def owns_pid(self, pid: int | None) -> bool:
         return pid is not None and (pid == self.main_pid or pid in self.pids)
@@ -217,5 +222,8 @@ class RunRecord:
     last_realtime_usec: int = 0
     events: list[Event] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
+    decoding: Decoding = field(default_factory=Decoding)
+    remarked: bool = False
+    """Whether people were told what is odd about its speculation."""
     ended_usec: int | None = None
     ended_realtime_usec: int | None = None

@@ -13,27 +13,35 @@ from hashlib import sha256
 
 from forensics.entry import Entry
 from forensics.events import (
+    Batch,
+    BenchResult,
     BootEnded,
     CoreDump,
+    DecodeStats,
     Event,
     Gap,
     HostShutdown,
     LogStats,
     Milestone,
+    OomKill,
+    OomLimit,
+    OomVictim,
     ProcessExit,
     ProcessTree,
     Record,
     Remains,
     SignalSent,
     SignalTracing,
+    SpawnFailed,
     StartFailed,
     UnitResult,
     UnitState,
 )
 from forensics.model import Run, RunRecord
-from forensics.sources import RECORDED, sigtrace
+from forensics.runs import decoding
+from forensics.sources import RECORDED, losses, sigtrace
 from forensics.sources.journal import Lines
-from forensics.sources.server import ServerLog
+from forensics.sources.server import ServerLog, parse_decode
 from forensics.timeline import Timeline
 
 LINGER_USEC = 300_000_000
@@ -41,6 +49,12 @@ LINGER_USEC = 300_000_000
 
 _KEEP_FIRST, _KEEP_LAST = 64, 128
 """Of each kind of fact, so many of a run's first and last are kept: a flood must not eat the daemon."""
+
+_KERNEL_LATE_USEC = 1_000_000
+"""The kernel's clock lags behind: its records can seem older than they are."""
+
+_NAMED = ("victim_pid", "oom_victim_pid", "xid_pid", "fault_pid", "coredump_pid")
+_OF_THE_CGROUP = (OomKill, OomVictim, OomLimit)
 
 _CODES = {1: "exited", 2: "killed", 3: "dumped"}
 """`ExecMainCode` over D-Bus: CLD_EXITED, CLD_KILLED, CLD_DUMPED."""
@@ -75,14 +89,14 @@ def role_of(comm: str, cmdline: str) -> str:
 
 
 class Tracker:
-    """Follows the watched units (globs) through the journal.
+    """Follows the watched units (globs) through the journal; `spared` are globs of units that are no servers.
 
     `feed` takes what the journal reader yields and returns the invocation ids that came to rest, or that were at
     rest and got late evidence: each is to be judged (again) by `judge_input`.
     """
 
-    def __init__(self, units: Sequence[str], records: Iterable[RunRecord] = ()) -> None:
-        self._units = tuple(units)
+    def __init__(self, units: Sequence[str], records: Iterable[RunRecord] = (), *, spared: Sequence[str] = ()) -> None:
+        self._units, self._spared = tuple(units), tuple(spared)
         self._runs: dict[str, _Open] = {}
         for record in records:
             opened = self._runs[record.invocation_id] = _Open(record, ServerLog(record.pids))
@@ -102,10 +116,7 @@ class Tracker:
 
     def feed(self, item: Entry | Lines | Gap) -> set[str]:
         if isinstance(item, Gap):
-            for run in self._runs.values():
-                if run.record.ended_usec is None:
-                    run.record.gaps.append(item)
-            return set()
+            return self._note_gap(item)
         if isinstance(item, Lines):
             self._count_lines(item)
             return set()
@@ -148,13 +159,41 @@ class Tracker:
         events = list(record.events)
         if record.lines and record.first_line_usec is not None:
             events.append(_log_stats(record))
+        if record.decoding.lines:
+            events.append(_decode_stats(record))
         timeline = Timeline.of(events, [*record.gaps, *gaps], sources)
         return make_run(record, timeline), timeline
+
+    def _note_gap(self, gap: Gap, unit: str = "") -> set[str]:
+        """A loss concerns the runs that were alive, and the one that had just died: journald tells of it late."""
+        touched = set()
+        for run in self._runs.values():
+            record = run.record
+            late = record.ended_usec is not None
+            if (unit and record.unit != unit) or gap in record.gaps:
+                continue
+            if late and not self._lost_before(gap, record):
+                continue
+            record.gaps.append(gap)
+            if late:
+                touched.add(record.invocation_id)
+        return touched
+
+    @staticmethod
+    def _lost_before(gap: Gap, record: RunRecord) -> bool:
+        """Whether what was lost may have been written before this run's end."""
+        ended = record.ended_usec or 0
+        if gap.from_usec is not None:
+            return gap.from_usec <= ended
+        reach = LINGER_USEC if gap.source == "server" else _KERNEL_LATE_USEC
+        return gap.to_usec is None or gap.to_usec <= ended + reach
 
     # --- one entry ------------------------------------------------------------------------------------------
 
     def _feed_entry(self, entry: Entry) -> set[str]:
         touched = self._close_other_boots(entry)
+        if (loss := losses.parse(entry)) is not None and (loss.unit or loss.gap.source == "kernel"):
+            return touched | self._note_gap(loss.gap, loss.unit)
         event = next((event for parse in RECORDED if (event := parse(entry)) is not None), None)
         if entry.from_systemd and self._watched(unit := entry.get("UNIT")):
             if invocation_id := entry.get("INVOCATION_ID"):
@@ -169,7 +208,7 @@ class Tracker:
                 self._end(run.record, entry.monotonic_usec, entry.realtime_usec)
                 touched.add(run.record.invocation_id)
             return touched
-        if isinstance(event, Remains):
+        if isinstance(event, Remains | BenchResult):
             invocation_id = entry.get("INQUEST_INVOCATION_ID") or entry.get("_SYSTEMD_INVOCATION_ID")
             if invocation_id in self._runs:
                 touched |= self._note(self._runs[invocation_id], event, entry)
@@ -187,7 +226,7 @@ class Tracker:
         """A fact about the machine: it belongs to each run that was alive, or has just died."""
         touched = set()
         for run in self._runs.values():
-            if run.record.boot_id != entry.boot_id or event.usec < run.record.first_usec - 1_000_000:
+            if run.record.boot_id != entry.boot_id or not self._in_lifetime(run.record, event):
                 continue
             if isinstance(event, CoreDump) and not _core_is_of(event, run.record):
                 continue
@@ -197,6 +236,19 @@ class Tracker:
                 continue
             touched |= self._note(run, event, entry)
         return touched
+
+    def _in_lifetime(self, record: RunRecord, event: Event) -> bool:
+        """Whether a fact about the machine may be this run's: not from before it, nor from the unit's next life. A
+        kernel record that names a process of ours is, whatever its clock says."""
+        named = next((pid for name in _NAMED if (pid := getattr(event, name, None)) is not None), None)
+        if named is not None and named in record.pids:
+            return True
+        if event.usec < record.first_usec - _KERNEL_LATE_USEC:
+            return False
+        if record.ended_usec is None or not isinstance(event, _OF_THE_CGROUP):
+            return True
+        others = (run.record for run in self._runs.values() if run.record.unit == record.unit)
+        return not any(record.first_usec < other.first_usec <= event.usec for other in others)
 
     def _note(self, run: _Open, event: Event, entry: Entry) -> set[str]:
         late = run.record.ended_usec is not None
@@ -219,7 +271,7 @@ class Tracker:
         if not record.control_group:
             record.control_group = entry.get("_SYSTEMD_CGROUP")
         role = role_of(entry.get("_COMM"), entry.get("_CMDLINE"))
-        if hint is not None:
+        if isinstance(hint, SpawnFailed):
             return self._note(run, hint, entry)
         if entry.get("_COMM").startswith("("):
             return set()  # systemd's forked child before it becomes the server: not the server's line
@@ -262,11 +314,15 @@ class Tracker:
             )
             run.log.role_of = run.record.pids
         _count(run.record, item.count, item.first_monotonic_usec, item.last_monotonic_usec, item.last_realtime_usec)
+        for line in item.decodes:
+            run.record.decoding.add(parse_decode(line))
 
     # --- runs -----------------------------------------------------------------------------------------------
 
     def _watched(self, unit: str) -> bool:
-        return bool(unit) and any(fnmatchcase(unit, glob) for glob in self._units)
+        if not unit or any(fnmatchcase(unit, glob) for glob in self._spared):
+            return False
+        return any(fnmatchcase(unit, glob) for glob in self._units)
 
     def _run(self, unit: str, invocation_id: str, entry: Entry) -> _Open:
         run = self._runs.get(invocation_id)
@@ -328,6 +384,8 @@ class Tracker:
     @staticmethod
     def _append(run: _Open, event: Event) -> None:
         """Keep the first and the last of each kind."""
+        if isinstance(event, Batch) and event.phase == "decode":
+            run.record.decoding.add(dict(event.values))
         run.counts[event.kind] += 1
         if run.counts[event.kind] > _KEEP_FIRST + _KEEP_LAST:
             same = [index for index, kept in enumerate(run.record.events) if kept.kind == event.kind]
@@ -374,6 +432,21 @@ def _log_stats(record: RunRecord) -> LogStats:
         lines=record.lines,
         first_usec=record.first_line_usec or 0,
         last_usec=last,
+    )
+
+
+def _decode_stats(record: RunRecord) -> DecodeStats:
+    last = record.last_line_usec or 0
+    return DecodeStats(
+        record=Record(
+            source="server",
+            ref="",
+            boot_id=record.boot_id,
+            monotonic_usec=last,
+            realtime_usec=record.last_realtime_usec,
+            message=f"{record.decoding.lines} decode lines were logged",
+        ),
+        tally=decoding.dump(record.decoding),
     )
 
 

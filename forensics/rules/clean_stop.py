@@ -6,43 +6,99 @@ Followed by: SGLang up to 0.5.19 ends even a clean drain by SIGKILL of itself: R
 """
 
 from forensics.causality import NATIVE_SIGNALS, Ending
-from forensics.events import HostShutdown
+from forensics.events import Event, HostShutdown, LogStats, ProcessExit, ServerSignal, StateTimedOut, UnitResult
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
+from forensics.phase import became_ready
 from forensics.rules.external_signal import cut_short
+
+_HOW = {
+    "requested": "A stop was asked for",
+    "host-shutdown": "The host was shut down",
+    "runtime-limit": "The unit's own limit (RuntimeMaxSec=) ran out",
+}
 
 
 def match(ending: Ending) -> Finding | NotThis | None:
-    run, stop = ending.run, ending.stop
+    if ending.run.result == "exec-condition":
+        return _skipped(ending)
     if ending.failure is not None or ending.echo is not None:
         return None
-    if stop is not None:
-        if ending.stop_timed_out is not None or (run.exit_status in NATIVE_SIGNALS and run.exit_code != "exited"):
-            return None
-        if cut_short(ending):
-            return NotThis(why="somebody killed it before it could end by itself")
-        how = "The host was shut down" if isinstance(stop, HostShutdown) else "A stop was asked for"
-        evidence = [Evidence(role=Role.INITIATING, event=stop, why="the stop was asked for")]
-        if ending.sigterm:
-            evidence.append(Evidence(role=Role.CASCADE, event=ending.sigterm, why="SGLang began to drain"))
-        if ending.main_exit:
-            evidence.append(Evidence(role=Role.TEARDOWN, event=ending.main_exit, why="how the main process ended"))
-        return Finding(
-            strength=Strength.CONFIRMED,
-            summary=f"{how} and the server ended within its time ({ending.exit_words}).",
-            subclass="host-shutdown" if isinstance(stop, HostShutdown) else "requested",
-            evidence=tuple(evidence),
-        )
-    # systemd is silent about a main process that ended well; the result is all it says.
+    if ending.stop is not None:
+        return _requested(ending, ending.stop)
     if ending.outsider is not None:
         return NotThis(why="a signal from outside ended it")
-    ended_well = run.result == "success" and (run.exit_code, run.exit_status) in ((None, None), ("exited", 0))
-    if ended_well and ending.sigterm is None and ending.interrupted is None and not ending.start_timed_out:
-        return Finding(
-            strength=Strength.LIKELY,
-            summary="The server ended by itself without an error, and nobody asked systemd for it.",
-            subclass="unasked",
-            evidence=(),
-            awaits=("kernel",),
-            notes=("A process that ends by SIGTERM, SIGINT, SIGHUP or SIGPIPE counts as a success for systemd too.",),
-        )
-    return None
+    return _unasked(ending)
+
+
+def _requested(ending: Ending, stop: Event) -> Finding | NotThis | None:
+    run = ending.run
+    if ending.stop_timed_out is not None or (run.exit_status in NATIVE_SIGNALS and run.exit_code != "exited"):
+        return None
+    if cut_short(ending):
+        return NotThis(why="somebody killed it before it could end by itself")
+    kind = {HostShutdown: "host-shutdown", StateTimedOut: "runtime-limit"}.get(type(stop), "requested")
+    evidence = [Evidence(role=Role.INITIATING, event=stop, why="the stop was asked for")]
+    if ending.sigterm:
+        evidence.append(Evidence(role=Role.CASCADE, event=ending.sigterm, why="SGLang began to drain"))
+    if ending.main_exit:
+        evidence.append(Evidence(role=Role.TEARDOWN, event=ending.main_exit, why="how the main process ended"))
+    # SGLang says so when it kills itself at the end of a stop, in one way or another.
+    foreign = run.exit_code == "killed" and run.exit_status == 9 and not _said_why(ending)
+    return Finding(
+        strength=Strength.LIKELY if foreign else Strength.CONFIRMED,
+        summary=f"{_HOW[kind]} and the server ended within its time ({ending.exit_words}).",
+        subclass=kind,
+        evidence=tuple(evidence),
+        notes=("It did not say that it killed itself at the end of the stop: somebody may have cut it short.",)
+        if foreign
+        else (),
+    )
+
+
+def _said_why(ending: Ending) -> bool:
+    if ending.self_kill is not None or ending.sigquit is not None:
+        return True
+    for signal in ending.timeline.all(ServerSignal):
+        if signal.name == "force-exit" or (signal.name == "draining" and dict(signal.values).get("remaining") == "0"):
+            return True
+    return False
+
+
+def _unasked(ending: Ending) -> Finding | NotThis | None:
+    """systemd is silent about a main process that ended well; the result is all it says."""
+    run = ending.run
+    if ending.sigterm is not None or ending.interrupted is not None or ending.start_timed_out or ending.stop_timed_out:
+        return None
+    silent = (run.exit_code, run.exit_status) == (None, None) and ending.main_exit is None
+    well = run.result == "success" or (_only_the_end_failed(ending) and ending.start_step_failed is None)
+    if (run.exit_code, run.exit_status) != ("exited", 0) and not (silent and well):
+        return None
+    if silent and not became_ready(ending) and ending.timeline.first(LogStats) is not None:
+        return NotThis(why="a server that is still loading does not end by itself without an error")
+    result = ending.timeline.first(UnitResult)
+    return Finding(
+        strength=Strength.LIKELY,
+        summary="The server ended by itself without an error, and nobody asked systemd for it.",
+        subclass="unasked",
+        evidence=(Evidence(role=Role.INITIATING, event=result, why="all that systemd says"),) if result else (),
+        awaits=("kernel",),
+        notes=("A process that ends by SIGTERM, SIGINT, SIGHUP or SIGPIPE counts as a success for systemd too.",)
+        if silent
+        else (),
+    )
+
+
+def _only_the_end_failed(ending: Ending) -> bool:
+    """ExecStop= or ExecStopPost= failed behind a main process that had ended well."""
+    ends = ("ExecStop", "ExecStopPost")
+    return any(e.command in ends and e.exit_status != 0 for e in ending.timeline.all(ProcessExit))
+
+
+def _skipped(ending: Ending) -> Finding:
+    step = ending.start_step_failed
+    return Finding(
+        strength=Strength.CONFIRMED,
+        summary="ExecCondition= said no, so systemd skipped the start: nothing failed.",
+        subclass="exec-condition",
+        evidence=(Evidence(role=Role.INITIATING, event=step, why="the condition's exit"),) if step else (),
+    )

@@ -6,11 +6,13 @@ Followed by: exit status 1 or 2 from main; from the scheduler SIGQUIT to main an
 """
 
 import re
+from dataclasses import replace
 
 from forensics.causality import Ending
-from forensics.events import Milestone, ServerError, Traceback
+from forensics.events import ServerError, Traceback
 from forensics.failure import finding, headline, search
-from forensics.model import Finding, NotThis
+from forensics.model import Finding, NotThis, Strength
+from forensics.phase import became_ready
 
 PATTERN = re.compile(
     r"max_running_request is zero|max_queued_requests is zero|Not enough memory\. Please try to increase"
@@ -53,19 +55,19 @@ def match(ending: Ending) -> Finding | NotThis | None:
             subclass="address-in-use",
             key=("address-in-use",),
         )
-    if not isinstance(failure, Traceback) or _was_ready(ending, failure.usec):
+    if not isinstance(failure, Traceback):
         return None
+    if became_ready(ending, before=failure.usec):
+        return NotThis(why="the server had accepted its configuration and was ready before it failed")
     kind = failure.exception.rsplit(".", 1)[-1]
     known = search(PATTERN, failure)
     if known is None and kind not in _REFUSING_TYPES and not (kind == "RuntimeError" and search(_SHAPES, failure)):
         return NotThis(why="no refusal of the configuration in the failure that began it")
-    return finding(
+    found = finding(
         ending,
         failure,
         summary=f"SGLang refused the configuration at start: {headline(failure)}.",
         subclass=re.sub(r"[^a-z0-9]+", "-", (known[0] if known else kind).lower()).strip("-")[:50],
     )
-
-
-def _was_ready(ending: Ending, usec: int) -> bool:
-    return any(m.name == "ready" and m.usec <= usec for m in ending.timeline.all(Milestone))
+    # Of an exception that nobody here knows, its type and that it came before the server was ready are all there is.
+    return found if known is not None else replace(found, strength=Strength.LIKELY)

@@ -8,26 +8,18 @@ Followed by: the same error from every later call and the NCCL watchdog; Xid 13,
 import re
 from dataclasses import replace
 
-from forensics.causality import Ending
+from forensics.causality import Ending, Failure
 from forensics.events import ServerError, Xid
-from forensics.failure import finding, search
+from forensics.failure import CUDA, finding, search_machine
 from forensics.model import Evidence, Finding, NotThis, Role
-
-PATTERN = re.compile(
-    r"(?:CUDA|HIP)(?: driver)? error: (?P<error>[^\n.;]{1,160})"
-    r"|(?P<status>CU(?:BLAS|SOLVER|SPARSE|FFT|DNN)_STATUS_\w+)"
-    r"|(?P<enum>cudaError[A-Z]\w+)"
-    r"|(?P<driver>CUDA driver version is insufficient|NVIDIA driver on your system is too old)"
-    r"|Triton Error \[CUDA\]: (?P<triton>[^\n]{1,120})"
-)
 
 
 def match(ending: Ending) -> Finding | NotThis | None:
     failure = ending.failure
     if failure is None:
         return None
-    found = search(PATTERN, failure)
-    asserted = next((e for e in ending.failures if isinstance(e, ServerError) and e.name == "device-assert"), None)
+    found = search_machine(CUDA, failure)
+    asserted = _asserted(ending, failure)
     if found is None and asserted is None:
         return NotThis(why="no CUDA error in the failure that began it")
     if found is not None:
@@ -49,3 +41,11 @@ def match(ending: Ending) -> Finding | NotThis | None:
     if asserted is not None and asserted is not initiating:
         extra.insert(0, Evidence(role=Role.CONTEXT, event=asserted, why="the assertion that failed on the device"))
     return replace(result, evidence=(result.evidence[0], *extra, *result.evidence[1:]))
+
+
+def _asserted(ending: Ending, failure: Failure) -> ServerError | None:
+    """An assertion on the device, up to the failure: what is asserted after another failure is its echo."""
+    for event in ending.failures:
+        if isinstance(event, ServerError) and event.name == "device-assert" and event.usec <= failure.usec:
+            return event
+    return None

@@ -9,7 +9,7 @@ import re
 
 from forensics.causality import Ending
 from forensics.events import Milestone
-from forensics.failure import finding, search
+from forensics.failure import finding, search_machine
 from forensics.model import Finding, NotThis
 
 PATTERN = re.compile(
@@ -25,7 +25,7 @@ _OTHERS = re.compile(r"Process (?P<pid>\d+) has (?P<held>[\d.]+ \w+) memory in u
 
 
 def match(ending: Ending) -> Finding | NotThis | None:
-    found = search(PATTERN, ending.failure)
+    found = search_machine(PATTERN, ending.failure)
     if found is None or ending.failure is None:
         return (
             NotThis(why="no failed allocation of GPU memory in the failure that began it") if ending.failure else None

@@ -6,7 +6,7 @@ Followed by: Result=exit-code; the reason stands in the forked child's own line 
 """
 
 from forensics.causality import Ending
-from forensics.events import LogStats, SpawnFailed, StartFailed
+from forensics.events import Event, LogStats, PreflightRefused, ProcessExit, SpawnFailed, StartFailed, UnitResult
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
 
 STATUS = {
@@ -21,42 +21,65 @@ STATUS = {
 }  # fmt: skip
 """systemd's own exit statuses (systemd.exec(5))."""
 
+_AT_ONCE_USEC = 10_000_000
+"""What systemd cannot run has ended by then; a program that lived longer gave the status itself."""
+
 
 def match(ending: Ending) -> Finding | NotThis | None:
     hint = ending.timeline.first(SpawnFailed)
     hints = (Evidence(role=Role.CONTEXT, event=hint, why="the forked child's own words"),) if hint else ()
     reason = f": {hint.executable or hint.step}: {hint.error}" if hint else ""
-    main, control = ending.main_exit, ending.control_exit
-    silent = ending.timeline.first(LogStats) is None
-    for exit_ in filter(None, (main, control)):
-        if exit_.exit_code == "exited" and exit_.exit_status in STATUS and (silent or exit_.process == "control"):
+    main, step = ending.main_exit, ending.start_step_failed
+    if ending.run.result == "exec-condition":
+        return None
+    for exit_ in filter(None, (main, step)):
+        if exit_.exit_code == "exited" and exit_.exit_status in STATUS and _of_systemd(ending, exit_):
             name = STATUS[exit_.exit_status]
-            return Finding(
-                strength=Strength.CONFIRMED,
-                summary=f"systemd could not run the command ({exit_.exit_status}/{name}){reason}.",
-                subclass=f"{exit_.exit_status}-{name.lower()}",
-                evidence=(
-                    Evidence(role=Role.INITIATING, event=exit_, why="systemd's record of the failed step"),
-                    *hints,
-                ),
-                key=(str(exit_.exit_status),),
+            return _found(
+                exit_,
+                f"systemd could not run the command ({exit_.exit_status}/{name}){reason}.",
+                f"{exit_.exit_status}-{name.lower()}",
+                hints,
             )
-    if control is not None and main is None and ending.failure is None and ending.stop is None:
-        return Finding(
-            strength=Strength.CONFIRMED,
-            summary=f"{control.command or 'A control process'} failed "
-            f"({control.exit_code}, status {control.exit_status}), so the server was not started.",
-            subclass=(control.command or "control").lower(),
-            evidence=(Evidence(role=Role.INITIATING, event=control, why="systemd's record of the failed step"), *hints),
-            key=(control.command, str(control.exit_status)),
-        )
+    if step is not None and main is None and ending.failure is None and ending.stop is None:
+        return _step_failed(ending, step, hints)
     failed = ending.timeline.first(StartFailed)
     if failed is not None and failed.job_result == "dependency":
-        return Finding(
-            strength=Strength.CONFIRMED,
-            summary="The start was not tried, since a unit that it requires failed.",
-            subclass="dependency",
-            evidence=(Evidence(role=Role.INITIATING, event=failed, why="systemd's record of the start job"),),
-            key=("dependency",),
-        )
+        return _found(failed, "The start was not tried, since a unit that it requires failed.", "dependency", ())
+    result = ending.timeline.first(UnitResult)
+    if result is not None and result.unit_result == "resources" and main is None:
+        words = "systemd could not set up the process (Result=resources), so the server was not started."
+        return _found(result, words, "resources", hints)
     return None
+
+
+def _of_systemd(ending: Ending, exit_: ProcessExit) -> bool:
+    """Whether the status is systemd's: a program that wrote a line, or lived longer, gave it itself."""
+    at_once = exit_.usec - ending.run.started_usec <= _AT_ONCE_USEC
+    return exit_.process == "control" or (at_once and ending.timeline.first(LogStats) is None)
+
+
+def _step_failed(ending: Ending, step: ProcessExit, hints: tuple[Evidence, ...]) -> Finding | None:
+    how = f"{step.command or 'A control process'} failed ({step.exit_code}, status {step.exit_status})"
+    if step.command != "ExecStartPost":
+        return _found(step, f"{how}, so the server was not started.", (step.command or "control").lower(), hints)
+    waits = [refused for refused in ending.timeline.all(PreflightRefused) if refused.check == "not-ready"]
+    if any("main process ended" in wait.reason for wait in waits):
+        return None  # Main was gone before.
+    said = tuple(Evidence(role=Role.CONTEXT, event=wait, why="the step's own words") for wait in waits[-1:])
+    reason = f": {waits[-1].reason}" if waits else ""
+    words = f"The server did not become ready{reason}. {how}, so systemd ended the start."
+    return _found(step, words, "execstartpost", (*said, *hints), certain=bool(waits) or ending.child_died is None)
+
+
+def _found(
+    event: Event, summary: str, subclass: str, context: tuple[Evidence, ...], *, certain: bool = True
+) -> Finding:
+    status = str(event.exit_status) if isinstance(event, ProcessExit) else ""
+    return Finding(
+        strength=Strength.CONFIRMED if certain else Strength.LIKELY,
+        summary=summary,
+        subclass=subclass,
+        evidence=(Evidence(role=Role.INITIATING, event=event, why="systemd's record of the failed step"), *context),
+        key=tuple(filter(None, (subclass, status))),
+    )

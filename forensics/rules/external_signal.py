@@ -7,18 +7,28 @@ Followed by: for a child `crashed with exit code -9`, EOFError, SGLang's SIGKILL
 """
 
 from forensics.causality import SIGNALS, STREAM_SKEW_USEC, Ending
-from forensics.events import ClientKill, Event, FatalPythonError, ServerSignal, SignalSent, SignalTracing
+from forensics.events import (
+    ClientKill,
+    Event,
+    FatalPythonError,
+    LogStats,
+    PreflightRefused,
+    ServerSignal,
+    SignalSent,
+    SignalTracing,
+    UnitResult,
+)
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
+from forensics.phase import became_ready
 from forensics.senders import Origin, by_whom, origin, signals_to, traced_throughout
 
 _CORELESS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
-_ENDING = ("SIGKILL", "SIGTERM", "SIGINT", "SIGQUIT", "SIGABRT", "SIGHUP", "SIGSEGV")
 
 
 def match(ending: Ending) -> Finding | NotThis | None:
     if ending.failure is not None and not _is_stop_signal(ending):
         return NotThis(why=f"the server failed by itself first: {ending.failure.record.message[:120]}")
-    if client := next((e for e in ending.timeline.all(ClientKill) if e.signal in _ENDING), None):
+    if (client := ending.client_kill) is not None:
         return _by_client(ending, client)
     sent = ending.outsider
     if sent is not None and (ending.stop is None or cut_short(ending)):
@@ -32,7 +42,7 @@ def _is_stop_signal(ending: Ending) -> bool:
     failure, sent = ending.failure, ending.outsider
     if sent is not None and isinstance(failure, FatalPythonError) and failure.record.pid == sent.target_pid:
         return sent.usec <= failure.usec + STREAM_SKEW_USEC  # faulthandler's answer to SIGABRT
-    return any(e.signal in _ENDING and e.usec <= (ending.failure or e).usec for e in ending.timeline.all(ClientKill))
+    return ending.client_kill is not None and failure is not None and ending.client_kill.usec <= failure.usec
 
 
 def _by_client(ending: Ending, kill: ClientKill) -> Finding:
@@ -77,11 +87,13 @@ def _by_tracer(ending: Ending, sent: SignalSent) -> Finding:
 
 def _by_elimination(ending: Ending) -> Finding | NotThis | None:
     run = ending.run
-    if ending.timeline.gaps and any(gap.source in ("server", "systemd") for gap in ending.timeline.gaps):
+    if not (ending.timeline.covers("server") and ending.timeline.covers("systemd") and ending.no_oom):
         return None
-    if not ending.no_oom:
-        return None
+    if ending.systemd_had_a_reason and not _main_ended_by_itself(ending):
+        return NotThis(why="systemd had a reason of its own to end it, and so sent SIGTERM itself")
     sign, name, victim = _sign(ending)
+    if name is None and _ended_unrecorded(ending):
+        return _unrecorded(ending)
     if name is None:
         if run.exit_code == "killed" and run.exit_status == 9 and ending.self_kill:
             return NotThis(why="SGLang announced that it kills itself: " + ending.self_kill.record.message[:120])
@@ -98,6 +110,42 @@ def _by_elimination(ending: Ending) -> Finding | NotThis | None:
         subclass=f"{name.lower()}-{victim}",
         evidence=(*evidence, *(ending.aftermath(sign) if sign else ())),
         key=(name, victim),
+        awaits=("kernel", "coredump", "sigtrace"),
+    )
+
+
+def _main_ended_by_itself(ending: Ending) -> bool:
+    """Whether main was gone before systemd did anything: by its own record, or by the word of our wait for it."""
+    if ending.main_exit is not None:
+        step = ending.start_step_failed
+        return ending.start_timed_out is None and (step is None or ending.main_exit.usec <= step.usec)
+    return any(
+        r.check == "not-ready" and "main process ended" in r.reason for r in ending.timeline.all(PreflightRefused)
+    )
+
+
+def _ended_unrecorded(ending: Ending) -> bool:
+    """Ended without an error while loading, which SGLang never does by itself; systemd does not log how."""
+    run = ending.run
+    return (
+        (run.result, run.exit_code) == ("success", None)
+        and not became_ready(ending)
+        and ending.timeline.first(LogStats) is not None
+        and ending.start_step_failed is None
+        and ending.sigterm is None
+        and ending.interrupted is None
+    )
+
+
+def _unrecorded(ending: Ending) -> Finding:
+    result = ending.timeline.first(UnitResult)
+    return Finding(
+        strength=Strength.LIKELY,
+        summary="It ended while it was still loading, without an error and without a stop. systemd calls an end by "
+        "SIGTERM, SIGINT, SIGHUP or SIGPIPE a success and does not log it: one of these, from outside, fits.",
+        subclass="unrecorded-main",
+        evidence=(Evidence(role=Role.INITIATING, event=result, why="all that systemd says"),) if result else (),
+        key=("unrecorded",),
         awaits=("kernel", "coredump", "sigtrace"),
     )
 

@@ -7,9 +7,10 @@ Followed by: CUDA errors of every kind in every process on that GPU, NVML that h
 
 import re
 
-from forensics.causality import LATE_KERNEL_USEC, Ending
-from forensics.events import GpuLost, GpuMemory, Xid
-from forensics.failure import finding, search
+from forensics.causality import LATE_KERNEL_USEC, Ending, Failure
+from forensics.events import Event, FatalPythonError, GpuLost, GpuMemory, NativeAbort, ServerError, Xid
+from forensics.failure import CUDA, finding, search_machine
+from forensics.fatality import speaks_of_peers
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
 from forensics.xid_catalog import CATALOG, Kind
 
@@ -20,25 +21,28 @@ _NEAR_USEC = 120_000_000
 
 
 def match(ending: Ending) -> Finding | NotThis | None:
-    faults = [event for event in ending.timeline.events if _is_fault(event) and _near_death(ending, event)]
-    if not faults:
-        if found := search(_IN_LOG, ending.failure):
-            assert ending.failure is not None
+    if ending.stop is not None and ending.failure is None:
+        return None
+    seen = [event for event in ending.timeline.events if _is_fault(event) and _before_the_end(ending, event)]
+    failure, faults = ending.failure, suspects(ending)
+    if not faults or not (failure is None or _fits(failure)):
+        if found := _reported(failure):
+            assert failure is not None
             return finding(
                 ending,
-                ending.failure,
-                summary=f"A GPU reported a hardware error: {found[0]}.",
+                failure,
+                summary=f"A GPU reported a hardware error: {found}.",
                 subclass="reported-by-cuda",
-                key=(found[0].lower(),),
+                key=(found.lower(),),
             )
+        words = "an error of the GPU's hardware was recorded, but the failure that began it is of another kind"
         covered = ending.timeline.covers("kernel")
-        return NotThis(why="no Xid of the hardware kind in the kernel log") if covered else None
-    first = faults[0]
+        return NotThis(why=words if seen else "no Xid of the hardware kind in the kernel log") if covered else None
+    first = next((event for event in faults if _names_us(ending, event)), faults[0])
     ours = _names_us(ending, first)
-    if not ours and ending.failure is None and ending.echo is None and ending.run.exit_code == "exited":
-        return None
     name = f"Xid {first.xid} ({CATALOG[first.xid].mnemonic})" if isinstance(first, Xid) else "fallen off the bus"
     gpu = first.pci_bus_id if isinstance(first, Xid | GpuLost) else None
+    notes = () if ours else ("The driver's record names no process of this run, and which GPUs it used is not known.",)
     return Finding(
         strength=Strength.CONFIRMED if ours else Strength.LIKELY,
         summary=f"GPU {gpu or '(unnamed)'} failed: {name}. "
@@ -46,11 +50,20 @@ def match(ending: Ending) -> Finding | NotThis | None:
         subclass=f"xid-{first.xid}" if isinstance(first, Xid) else "fallen-off-the-bus",
         evidence=(
             Evidence(role=Role.INITIATING, event=first, why="the driver's own record"),
-            *(Evidence(role=Role.CASCADE, event=event, why="the same GPU trouble") for event in faults[1:4]),
+            *(Evidence(role=Role.CASCADE, event=e, why="the same GPU trouble") for e in faults if e is not first),
             *ending.aftermath(first),
-        ),
+        )[:12],
         key=(f"xid-{first.xid}" if isinstance(first, Xid) else "lost",),
+        notes=notes,
     )
+
+
+def suspects(ending: Ending) -> list[Event]:
+    """The records of broken hardware that may have begun it: those that name us, and, where the failure is of a fitting
+    kind, those that name nobody else."""
+    near = [event for event in ending.timeline.events if _is_fault(event) and _before_the_end(ending, event)]
+    fits = _fits(ending.failure)
+    return [event for event in near if _names_us(ending, event) or (fits and not _others(ending, event))]
 
 
 def _is_fault(event: object) -> bool:
@@ -60,10 +73,35 @@ def _is_fault(event: object) -> bool:
     return isinstance(event, GpuLost)
 
 
-def _near_death(ending: Ending, event: object) -> bool:
-    assert isinstance(event, Xid | GpuLost)
-    first_sign = ending.failures[0].usec if ending.failures else ending.run.ended_usec
-    return first_sign - _NEAR_USEC <= event.usec <= ending.run.ended_usec + LATE_KERNEL_USEC
+def _before_the_end(ending: Ending, event: Event) -> bool:
+    """Not long before the first sign of the end, and not after it: a dying process brings about Xids of its own."""
+    return ending.first_sign_usec - _NEAR_USEC <= event.usec <= ending.first_sign_usec + LATE_KERNEL_USEC
+
+
+def _fits(failure: Failure | None) -> bool:
+    """Whether a failure is of a kind that a broken GPU brings about."""
+    if isinstance(failure, FatalPythonError | NativeAbort):
+        return True
+    if isinstance(failure, ServerError):
+        return failure.name != "usage-error"
+    return (
+        failure is not None
+        and (search_machine(CUDA, failure) or speaks_of_peers(failure) or _reported(failure)) is not None
+    )
+
+
+def _reported(failure: Failure | None) -> str | None:
+    found = search_machine(CUDA, failure)
+    words = _IN_LOG.search(found.string[found.start() :]) if found else None
+    return words[0] if words else None
+
+
+def _others(ending: Ending, event: Event) -> bool:
+    """Whether the record is about a process or a GPU that is not ours."""
+    if isinstance(event, Xid) and event.xid_pid is not None:
+        return True  # `_names_us` knows ours.
+    gpus = [gpu for gpu in ending.timeline.all(GpuMemory) if any(ending.run.owns_pid(p.pid) for p in gpu.processes)]
+    return bool(gpus)
 
 
 def _names_us(ending: Ending, event: object) -> bool:

@@ -1,88 +1,127 @@
 """kernel-oom: the kernel's OOM killer took a process of this run, and the run ended of it.
 
 Signal:      a kernel record (`oom-kill:`, `Killed process`) naming a cgroup or a pid of ours, or PID 1's own count.
-Not this:    a kill in another service's cgroup in the same second; the same words in the server's own output.
+Not this:    a kill in another service's cgroup, or in another run of this unit; a kill that the server outlived, or
+             that came when it was already dying; the same words in the server's own output.
 Followed by: EOFError, `crashed with exit code -9`, SIGQUIT to main, SGLang's SIGKILL of itself, OOMPolicy's stop.
 """
 
-from forensics.causality import Ending
-from forensics.events import OomKill, OomLimit, OomVictim, UnitOomKill
+import re
+
+from forensics.causality import SIGNALS, Ending
+from forensics.events import CgroupMemory, Remains, UnitOomKill
+from forensics.failure import said
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
+from forensics.oom import Kill, survived
 from forensics.senders import signals_to
+
+_BUILD = re.compile(r"[Nn]inja|nvcc|cicc|ptxas|cc1plus|[Cc]ompil|subcommand failed|returned non-zero|died with|Killed")
+_BUILD_USEC = 60_000_000
 
 
 def match(ending: Ending) -> Finding | NotThis | None:
-    kills = list(ending.oom_kills())
-    notice = ending.timeline.first(UnitOomKill)
-    if not kills:
-        if notice is not None:
-            return _counted(ending, notice)
-        return NotThis(why=ending.no_oom) if ending.no_oom else None
-    kill = kills[0]
-    pid = kill.oom_victim_pid if isinstance(kill, OomKill) else kill.victim_pid
-    victim = _victim(ending, pid, kill.task)
-    if victim == "helper" and ending.failure is not None:
-        # A compiler or py-spy was killed, and the server failed later of its own: context, not the cause.
-        return None
-    scope = "memcg" if (kill.oom_memcg if isinstance(kill, OomKill) else kill.memcg) else "global"
-    evidence = [
-        Evidence(role=Role.INITIATING, event=kill, why=f"the kernel killed pid {pid} ({kill.task}), our {victim}")
+    kills = ending.oom_kills
+    fatal = next((kill for kill in kills if _ended_it(ending, kill)), None)
+    if fatal is not None:
+        return _killed(ending, fatal)
+    if kills and (failure := ending.failure) is not None:
+        return NotThis(
+            why=f"an OOM kill in this unit ({kills[-1].task}) did not end it: {failure.record.message[:120]}"
+        )
+    if counted := _counted(ending):
+        return counted
+    return NotThis(why=ending.no_oom) if ending.no_oom else None
+
+
+def _ended_it(ending: Ending, kill: Kill) -> bool:
+    if survived(ending.timeline, kill.usec):
+        return False
+    dying = ending.failure is not None and ending.failure.usec < kill.usec
+    if kill.victim == "main":
+        # A failure that main had been told of before had decided the end; a mere line had not.
+        told = ending.sigquit is not None and ending.sigquit.usec < kill.usec
+        return ending.run.exit_code in (None, "killed") and not (dying and told)
+    if kill.victim == "child":
+        return not dying
+    return _needed(ending, kill)
+
+
+def _needed(ending: Ending, kill: Kill) -> bool:
+    """Whether the run ended of a helper's death: systemd stopped it for that, or a build failed."""
+    failure = ending.failure
+    if failure is None:
+        return ending.run.result == "oom-kill"
+    return 0 <= failure.usec - kill.usec <= _BUILD_USEC and _BUILD.search(said(failure)) is not None
+
+
+def _killed(ending: Ending, kill: Kill) -> Finding:
+    initiating = [
+        Evidence(role=Role.INITIATING, event=kill.first, why=f"the kernel killed pid {kill.pid}, our {kill.victim}")
     ]
-    sizes = [
-        Evidence(role=Role.INITIATING, event=event, why="the victim and its size")
-        for event in ending.timeline.all(OomVictim)
-        if event.victim_pid == pid and event is not kill
-    ]
-    limits = [
-        Evidence(role=Role.CONTEXT, event=event, why="the limit that was reached")
-        for event in ending.timeline.all(OomLimit)
-        if scope == "memcg" and abs(event.usec - kill.usec) < 5_000_000
-    ]
-    counted = [Evidence(role=Role.CASCADE, event=notice, why="systemd counted the kill in this unit")] if notice else []
-    traced = [
-        Evidence(role=Role.INITIATING, event=sent, why="traced: the kernel itself sent the SIGKILL")
-        for sent in signals_to(ending.run, ending.timeline, signal=9, pid=pid)
-        if sent.from_kernel
-    ]
-    where = (
-        f"at the limit of {kill.oom_memcg}"
-        if isinstance(kill, OomKill) and kill.oom_memcg
-        else "at a memory cgroup's limit"
-        if scope == "memcg"
-        else "as the whole host ran out of memory"
-    )
+    if kill.size is not None and kill.size is not kill.first:
+        initiating.append(Evidence(role=Role.INITIATING, event=kill.size, why="the victim and its size"))
+    traced = (s for s in signals_to(ending.run, ending.timeline, signal=9, pid=kill.pid) if s.from_kernel)
+    if sent := next(traced, None):
+        initiating.append(
+            Evidence(role=Role.INITIATING, event=sent, why="traced: the kernel itself sent the SIGKILL")
+        )  # fmt: skip
+    context = []
+    if kill.limit is not None:
+        context.append(Evidence(role=Role.CONTEXT, event=kill.limit, why="the limit that was reached"))
+    if ending.oom_notice is not None:
+        context.append(
+            Evidence(role=Role.CASCADE, event=ending.oom_notice, why="systemd counted the kill in this unit")
+        )
+    scope = "memcg" if kill.memcg else "global"
+    where = "as the whole host ran out of memory"
+    if kill.memcg:
+        where = f"at the limit of {kill.oom_memcg}" if kill.oom_memcg else "at a memory cgroup's limit"
+    notes = () if kill.ours else ("The kernel's record names a cgroup of this unit's name below another path.",)
     return Finding(
-        strength=Strength.CONFIRMED,
-        summary=f"The kernel's OOM killer killed the {victim} process {pid} ({kill.task}) {where}.",
-        subclass=f"{scope}-{victim}",
-        evidence=(*evidence, *sizes[:1], *traced[:1], *limits[:1], *counted, *ending.aftermath(kill)),
-        key=(scope, victim),
+        strength=Strength.CONFIRMED if kill.ours else Strength.LIKELY,
+        summary=f"The kernel's OOM killer killed the {kill.victim} process {kill.pid} ({kill.task}) {where}.",
+        subclass=f"{scope}-{kill.victim}",
+        evidence=(*initiating, *context, *ending.aftermath(kill.first)),
+        key=(scope, kill.victim),
+        notes=notes,
     )
 
 
-def _counted(ending: Ending, notice: UnitOomKill) -> Finding:
-    """memory.events rose, but no kernel line can be read: that something of ours was killed is certain, what is not."""
-    certain = ending.run.result == "oom-kill" and ending.failure is None
+def _counted(ending: Ending) -> Finding | None:
+    """A counter rose, but no kernel line can be read: that something of ours was killed is certain, what is not."""
+    event: UnitOomKill | Remains | None = ending.oom_notice
+    why = "systemd read memory.events: oom_kill rose"
+    if event is None:
+        event, why = _risen(ending), "memory.events, read after the death: oom_kill rose"
+    if event is None or ending.failure is not None or ending.stop is not None:
+        return None
+    certain = isinstance(event, UnitOomKill) and ending.run.result == "oom-kill"
+    if not certain and not _by_sigkill(ending):
+        return None
     return Finding(
         strength=Strength.CONFIRMED if certain else Strength.LIKELY,
         summary="The kernel's OOM killer killed a process of this unit; the kernel's own record, which names it, "
-        "could not be read.",
+        "was not found.",
         subclass="counted",
-        evidence=(
-            Evidence(role=Role.INITIATING, event=notice, why="systemd read memory.events: oom_kill rose"),
-            *ending.aftermath(notice),
-        ),
+        evidence=(Evidence(role=Role.INITIATING, event=event, why=why), *ending.aftermath(event)),
         key=("counted",),
         awaits=("kernel",),
     )
 
 
-def _victim(ending: Ending, pid: int | None, comm: str) -> str:
-    if pid is not None and pid == ending.run.main_pid:
-        return "main"
-    role = ending.run.pids.get(pid, "") if pid is not None else ""
-    if comm.startswith("sglang::") or role in ("scheduler", "detokenizer", "controller", "tokenizer", "child"):
-        return "child"
-    if ending.run.main_pid is None and ending.run.exit_code == "killed" and ending.run.exit_status == 9:
-        return "main"
-    return "helper"
+def _risen(ending: Ending) -> Remains | None:
+    """ExecStopPost's reading of the counter, where it is higher than the last one of the living server."""
+    remains = ending.timeline.last(Remains)
+    if remains is None or remains.memory is None or not remains.memory.oom_kill:
+        return None
+    before = [sample.oom_kill for sample in ending.timeline.all(CgroupMemory) if sample.oom_kill is not None]
+    outlived = sum(survived(ending.timeline, kill.usec) for kill in ending.oom_kills)
+    return remains if remains.memory.oom_kill > max([outlived, *before]) else None
+
+
+def _by_sigkill(ending: Ending) -> bool:
+    """Whether main, or a child by main's word, died of SIGKILL: else a counted kill had nothing to do with the end."""
+    died, run = ending.child_died, ending.run
+    if died is not None and died.exit_code is not None:
+        return SIGNALS.get(-died.exit_code) == "SIGKILL"
+    return run.exit_code == "killed" and run.exit_status == 9 and ending.self_kill is None and ending.sigterm is None

@@ -42,7 +42,7 @@ def match(ending: Ending) -> Finding | NotThis | None:
     place = innermost(told) if told is not None else ""
     return Finding(
         strength=Strength.CONFIRMED
-        if certain or (told is not None and ending.explains_exit(told))
+        if certain or (told is not None and told.record.pid is not None and ending.explains_exit(told))
         else Strength.LIKELY,
         summary=f"The {victim} process crashed in native code by {name}{words}{f' ({place})' if place else ''}.",
         subclass=f"{name.lower()}-{victim}" if signal else victim,

@@ -9,7 +9,7 @@ import re
 
 from forensics.causality import Ending
 from forensics.events import ServerError
-from forensics.failure import finding, headline, search
+from forensics.failure import finding, headline, search_machine
 from forensics.model import Finding, NotThis
 
 PATTERN = re.compile(
@@ -23,7 +23,7 @@ def match(ending: Ending) -> Finding | NotThis | None:
     if failure is None:
         return None
     timed_out = isinstance(failure, ServerError) and failure.name == "nccl-timeout"
-    if not timed_out and search(PATTERN, failure) is None:
+    if not timed_out and search_machine(PATTERN, failure) is None:
         return NotThis(why="no NCCL error in the failure that began it")
     what = "A collective operation timed out" if timed_out else "Communication between ranks failed"
     return finding(

@@ -1,27 +1,47 @@
-"""silent-exit: the main process ended with an exit status and nothing in its log says why.
+"""silent-exit: the main process, or a child, ended with an exit status, and nothing in the log says why.
 
 Signal:      code=exited with a status other than 0, no failure in the log, no stop, no exec failure.
 Not this:    a traceback or usage error that explains the status; a log that was rate-limited or lost (then said so).
-Followed by: nothing. The status is all there is.
+Followed by: nothing, or for a child SIGQUIT to main and SGLang's SIGKILL of itself. The status is all there is.
 """
 
 from forensics.causality import Ending
+from forensics.events import Event, Remains, UnitState
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
+
+_SHELL_SIGNALS = {129: "SIGHUP", 130: "SIGINT", 134: "SIGABRT", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}
 
 
 def match(ending: Ending) -> Finding | NotThis | None:
+    if ending.failure is not None or ending.stop is not None:
+        return None
+    died = ending.child_died
+    if died is not None and died.exit_code is not None and died.exit_code >= 0:
+        return _found(ending, died, f"A child process ({died.child})", died.exit_code, "child-status")
     run = ending.run
-    if run.exit_code != "exited" or run.exit_status in (0, None) or ending.stop is not None:
+    sign = ending.main_exit or ending.timeline.last(Remains) or ending.timeline.last(UnitState)
+    if run.exit_code != "exited" or run.exit_status in (0, None) or ending.echo is not None or sign is None:
         return None
-    if ending.failure is not None or ending.echo is not None or ending.main_exit is None:
-        return None
-    lost = [gap.reason for gap in ending.timeline.gaps if gap.source == "server"]
-    because = f"part of its log is missing ({'; '.join(dict.fromkeys(lost))})" if lost else "its log does not say why"
+    return _found(ending, sign, "The main process", run.exit_status or 0, "status")
+
+
+def _found(ending: Ending, sign: Event, who: str, status: int, subclass: str) -> Finding:
+    lost = dict.fromkeys(gap.reason for gap in ending.timeline.gaps if gap.source == "server")
+    because = f"part of its log is missing ({'; '.join(lost)})" if lost else "its log does not say why"
+    notes: tuple[str, ...] = ()
+    if name := _SHELL_SIGNALS.get(status):
+        notes = (
+            f"{status} is an exit status that the program gave, not a signal; a shell reports a child's {name} so.",
+        )
     return Finding(
         strength=Strength.LIKELY,
-        summary=f"The main process exited with status {run.exit_status} and {because}.",
-        subclass=f"status-{run.exit_status}",
-        evidence=(Evidence(role=Role.INITIATING, event=ending.main_exit, why="systemd's record of the exit"),),
-        key=(str(run.exit_status),),
+        summary=f"{who} exited with status {status} and {because}.",
+        subclass=f"{subclass}-{status}",
+        evidence=(
+            Evidence(role=Role.INITIATING, event=sign, why="the record of the exit"),
+            *ending.aftermath(sign),
+        ),
+        key=(subclass, str(status)),
         awaits=("kernel", "coredump"),
+        notes=notes,
     )

@@ -5,6 +5,7 @@ Not this:    the same words after main had failed by itself; `Killing process â€
 Followed by: code=killed, status=9/KILL and Result=timeout; the configuration started next is not to blame.
 """
 
+from forensics import stops
 from forensics.causality import Ending
 from forensics.events import Event, ServerSignal, StateTimedOut, SystemdKill
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
@@ -14,10 +15,13 @@ from forensics.senders import by_whom
 def match(ending: Ending) -> Finding | NotThis | None:
     stop, timed_out = ending.stop, ending.stop_timed_out
     if stop is None:
-        return NotThis(why="nobody asked systemd to stop this unit") if ending.timeline.covers("systemd") else None
+        if not ending.timeline.covers("systemd"):
+            return None
+        words = "nobody asked systemd to stop this unit"
+        return NotThis(why=words if stops.asked(ending.run, ending.timeline) is None else f"{words} before it failed")
     if timed_out is None:
         return NotThis(why="the stop that was asked for did not run into its timeout")
-    if ending.failure is not None:
+    if ending.failure is not None or ending.echo is not None:
         return None  # It was dying already when the stop came.
     evidence = []
     if stop is not timed_out:

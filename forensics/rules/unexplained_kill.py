@@ -20,15 +20,19 @@ def match(ending: Ending) -> Finding | NotThis | None:
     if died is not None and died.exit_code is not None and died.exit_code < 0:
         sign, name, victim = died, SIGNALS.get(-died.exit_code, f"signal {-died.exit_code}"), "child"
     elif ending.echo is not None:
-        sign, name, victim = ending.echo, "an unknown end", "child"
+        if died is not None and died.exit_code is not None:
+            return None  # It left with a status.
+        sign, name, victim = ending.echo, "", "child"
     elif run.exit_code in ("killed", "dumped"):
         sign, name, victim = ending.main_exit, SIGNALS.get(run.exit_status or 0, f"signal {run.exit_status}"), "main"
     else:
         return None
     question = "by whom" if ending.fatal_signal is None else "why"
+    article = "The" if victim == "main" else "A"
+    words = f"{article} {victim} process was ended by {name}" if name else f"A {victim} process was gone without a word"
     return Finding(
         strength=Strength.LIKELY,
-        summary=f"A {victim} process was ended by {name}; {question} cannot be told: {_missing(ending)}.",
+        summary=f"{words}; {question} cannot be told: {_missing(ending)}.",
         subclass=victim,
         evidence=(
             (Evidence(role=Role.INITIATING, event=sign, why="the only trace that it left"), *ending.aftermath(sign))
@@ -45,8 +49,16 @@ def _missing(ending: Ending) -> str:
     if (sent := ending.fatal_signal) is not None:
         said.append(f"the signal was sent by {by_whom(ending.run, sent)}, but why is not recorded")
     if not ending.no_oom:
-        said.append(f"an OOM kill is not excluded ({ending.timeline.why_not_covered('kernel')})")
+        said.append(f"an OOM kill is not excluded ({_why_not(ending)})")
     said += [f"{gap.source}: {gap.reason}" for gap in ending.timeline.gaps if gap.source in ("server", "systemd")]
     if not said:
         said.append("no source names a sender")
     return "; ".join(dict.fromkeys(said))
+
+
+def _why_not(ending: Ending) -> str:
+    if ending.oom_unread is not None:
+        return f"the kernel speaks of one in unknown words: {ending.oom_unread.record.message[:120]}"
+    if ending.timeline.covers("kernel"):
+        return "one was recorded in this unit, but it does not fit this end"
+    return ending.timeline.why_not_covered("kernel")

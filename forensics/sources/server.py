@@ -39,23 +39,34 @@ SOURCE = "server"
 _MAX_BLOCK_LINES = 600
 _MAX_ARG_CHARS = 400
 _GLUED = re.compile(r"refleaks\.html(?=\[\d{4}-)")
-_PREFLIGHT = re.compile(r"inquest: preflight refused: (?P<check>[\w-]+): (?P<reason>.*)")
+_REFUSED = re.compile(
+    r"inquest: (?:preflight refused: (?P<check>[\w-]{1,40})|(?P<spec>spec) refused|not (?P<ready>ready) after \d{1,9} s)"
+    r": (?P<reason>.*)",
+    re.DOTALL,
+)
 _STRAY_STARTS = frozenset({"Pr", "Ex", "Er", "ER"})
 _CONTENT_USEC = 50_000
 """The lines of one record come in one write, microseconds apart: what comes later is not part of it."""
 
 SKIPPED = re.compile(
     rb"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{3})?(?: [A-Z_]+\d+)*\] "
-    rb"(?:(?P<sample>(?:Prefill|Decode) batch)|INFO: +\S+:\d+ - \"|Ignore import error)| - leaked "
+    rb"(?:(?P<sample>(?:Prefill|(?P<decode>Decode)) batch)|INFO: +\S+:\d+ - \"|Ignore import error)| - leaked "
 )
 """The live reader's gate: lines that no row could ever need, nearly all that a healthy server writes. They are counted;
-of batch lines (`sample`) the last of each stretch is read."""
+of batch lines (`sample`) the last of each stretch is read, and of those of `decode` the figures are."""
 
 
 def parse_figures(text: str) -> tuple[tuple[str, str], ...]:
     """`#running-req: 1, token usage: 0.20, …` → (("running-req", "1"), …), tolerant of every version's commas."""
     pairs = (part.split(": ", 1) for part in text.strip().rstrip(",").split(", "))
     return tuple((pair[0].strip().lstrip("#"), pair[1].strip()) for pair in pairs if len(pair) == 2)
+
+
+def parse_decode(message: str) -> dict[str, str]:
+    """The figures of a whole decode line, prefix and all; empty for another line."""
+    prefixed = lines.PREFIX.match(message)
+    batch = lines.BATCH.match(prefixed["text"]) if prefixed else None
+    return dict(parse_figures(batch["figures"])) if batch and batch["phase"] == "Decode" else {}
 
 
 def parse_server_args(text: str) -> tuple[tuple[str, str], ...]:
@@ -200,8 +211,9 @@ class ServerLog:
             return events
         if text[:2] in _STRAY_STARTS and STRAY_HEADER.match(text):
             self._stray[pid] = text.rstrip(":")
-        if text.startswith("inquest: ") and (refused := _PREFLIGHT.match(text)):
-            events.append(PreflightRefused(record=_note(entry), check=refused["check"], reason=refused["reason"]))
+        if text.startswith("inquest: ") and (refused := _REFUSED.match(text)):
+            check = refused["check"] or refused["spec"] or "not-ready"
+            events.append(PreflightRefused(record=_note(entry), check=check, reason=redact(refused["reason"])))
             return events
         events.extend(self._loose(entry, pid, "", text))
         return events
@@ -285,7 +297,7 @@ class ServerLog:
             return []
         said = next((said for header, said in lines.TRACEBACK_HEADERS if block.header.startswith(header)), "")
         decisive = block.entries[parsed.exception_line]
-        message = redact(f"{parsed.exception}: {parsed.text}".rstrip(": "))
+        message = redact(f"{parsed.exception}: {parsed.text}".strip(": "))
         traceback = Traceback(
             record=_note(decisive, message),
             header=redact(block.header)[:200],

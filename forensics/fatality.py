@@ -1,0 +1,190 @@
+"""Which of the server's own failures it did not outlive. Pure functions of (run, timeline).
+
+What a server prints proves little by itself: tracebacks are handled, prompts quote errors, side threads die. A line
+is a failure here only when its writer could have said it, no work went on after it, and the end came when it should.
+"""
+
+import re
+from collections.abc import Iterator
+
+from forensics.events import (
+    Batch,
+    ChildDied,
+    Event,
+    FatalPythonError,
+    LogStats,
+    Milestone,
+    NativeAbort,
+    ProcessExit,
+    ServerArgs,
+    ServerError,
+    Traceback,
+)
+from forensics.model import Run
+from forensics.timeline import Timeline
+
+Failure = Traceback | FatalPythonError | NativeAbort | ChildDied | ServerError
+
+NATIVE_SIGNALS = {4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV", 31: "SIGSYS"}
+
+SURVIVAL_USEC = 2_000_000
+"""A process that still works so long after an exception has outlived it. Death by exception takes milliseconds."""
+
+LINGER_USEC = 120_000_000
+"""After the death of one child the others can work on for so long: main waits for stacks and core dumps first."""
+
+PATIENCE_USEC = 150_000_000
+"""From a failure to main's end at most: 5 s of rest, stacks, 60 s for core dumps, 60 s for reaping the children."""
+
+_UNCAUGHT_USEC = 75_000_000
+"""From an exception that nobody caught to the end of its process: it waits for its children."""
+
+_STREAM_LATE_USEC = 1_000_000
+"""Last words on stdout may reach journald after PID 1's record of the exit."""
+
+_SILENT_USEC = 10_000_000
+_USAGE_USEC = 10_000_000
+
+_ENDING_HEADERS = ("Scheduler hit", "TpModelWorkerClient hit", "DetokenizerManager hit", "DataParallelController hit")
+_MAINS_HEADERS = ("TokenizerManager hit", "Initialization failed")
+_SPARED_HEADERS = ("Exception ignored", "Exception in thread", "ERROR: ", "INFO: ", "Task exception", "Error in ")
+_ASKED_FOR = ("KeyboardInterrupt", "SystemExit", "CancelledError")
+_ECHO_TYPES = (
+    "EOFError",
+    "BrokenPipeError",
+    "ConnectionResetError",
+    "ConnectionRefusedError",
+    "ConnectionAbortedError",
+)
+_ECHO_TEXT = re.compile(
+    r"scheduler died during initialization|Connection closed by (?:remote )?peer|[Bb]roken pipe|remote process exited"
+    r"|Connection reset by peer|recvValue failed|failed to recv, got 0 bytes"
+)
+_PEER_TEXT = re.compile(r"NCCL|nccl|[Gg]loo|TCPStore|DistBackendError|DistNetworkError|ZMQError|zmq|socket|peer")
+_FAILING_ERRORS = (
+    "scheduler-watchdog", "nccl-timeout", "nccl-heartbeat", "process-group-watchdog", "usage-error", "device-assert",
+    "address-in-use", "glibc-abort", "c-assert", "llvm-error", "foreign-error",
+)  # fmt: skip
+_NEVER_MAINS = ("scheduler-watchdog", "nccl-timeout", "nccl-heartbeat", "process-group-watchdog", "device-assert")
+"""Said by main, which has no GPU, these are somebody's prompt."""
+
+_CHILDREN = ("scheduler", "detokenizer", "controller", "tokenizer")
+
+
+def is_echo(failure: Failure) -> bool:
+    """Whether a failure only says that somebody else is gone."""
+    if isinstance(failure, ChildDied):
+        return True
+    if isinstance(failure, Traceback):
+        kind = failure.exception.rsplit(".", 1)[-1]
+        return kind in _ECHO_TYPES or _ECHO_TEXT.search(failure.text) is not None
+    return False
+
+
+def speaks_of_peers(failure: Failure) -> bool:
+    """Whether a failure is of the kind that the loss of another rank brings about."""
+    if isinstance(failure, Traceback):
+        return is_echo(failure) or _PEER_TEXT.search(f"{failure.exception}: {failure.text}") is not None
+    if isinstance(failure, NativeAbort):
+        return _PEER_TEXT.search(f"{failure.exception}: {failure.what}") is not None
+    return isinstance(failure, ServerError) and failure.name.startswith("nccl")
+
+
+def end_usec(run: Run, timeline: Timeline) -> int:
+    """When main ended, or else when the unit came to rest."""
+    exit_ = next((event for event in timeline.all(ProcessExit) if event.process == "main"), None)
+    return exit_.usec if exit_ is not None else run.ended_usec
+
+
+def outlived(run: Run, timeline: Timeline, event: Event, after_usec: int = SURVIVAL_USEC) -> bool:
+    """Whether work went on after the event in the process that it befell (or, without a pid, anywhere)."""
+    pid = event.record.pid
+    for later in timeline.events:
+        works = isinstance(later, Batch) or (isinstance(later, Milestone) and later.name in ("ready", "kv-cache"))
+        if not works or later.usec <= event.usec + after_usec:
+            continue
+        # Batches are logged by schedulers, which die with main: they speak for main's life too.
+        if pid is None or later.record.pid in (None, pid) or pid == run.main_pid:
+            return True
+        # Of several ranks one writes them; none works on for long without the others.
+        if later.usec > event.usec + LINGER_USEC:
+            return True
+    return False
+
+
+def failures(run: Run, timeline: Timeline) -> Iterator[Failure]:
+    """In order, whether or not a stop had been asked for before."""
+    fatal = _Fatal(run, timeline)
+    for event in timeline.events:
+        if event.usec > fatal.end_usec + _STREAM_LATE_USEC:
+            break  # Whoever still wrote had lost main.
+        if isinstance(event, Traceback):
+            if fatal.traceback(event):
+                yield event
+        elif isinstance(event, ChildDied):
+            if fatal.end_usec - event.usec <= PATIENCE_USEC and not outlived(run, timeline, event, LINGER_USEC):
+                yield event
+        elif isinstance(event, FatalPythonError | NativeAbort):
+            if fatal.native(event):
+                yield event
+        elif isinstance(event, ServerError) and event.name in _FAILING_ERRORS and fatal.error(event):
+            yield event
+
+
+class _Fatal:
+    def __init__(self, run: Run, timeline: Timeline) -> None:
+        self.run, self.timeline = run, timeline
+        self.end_usec = end_usec(run, timeline)
+        stats = timeline.first(LogStats)
+        self.last_line_usec = stats.last_usec if stats else self.end_usec
+
+    def traceback(self, traceback: Traceback) -> bool:
+        run, pid = self.run, traceback.record.pid
+        if traceback.exception.rsplit(".", 1)[-1] in _ASKED_FOR or outlived(run, self.timeline, traceback):
+            return False
+        if traceback.header.startswith(_ENDING_HEADERS):
+            # Said by main of itself, this is a prompt in main's request log: schedulers are processes of their own.
+            return pid is None or pid != run.main_pid
+        if traceback.header.startswith(_MAINS_HEADERS):
+            return pid is None or run.main_pid in (None, pid)
+        if traceback.header.startswith(_SPARED_HEADERS) or not self._ends_its_process(traceback):
+            return False
+        if traceback.process in ("main", ""):
+            # An uncaught exception ends Python with status 1, and nothing of that process follows it.
+            return run.exit_code in (None, "exited") and run.exit_status in (None, 1)
+        # A child that raised leaves with a status, never by a signal.
+        died = self.timeline.first(ChildDied, after=traceback.usec)
+        return died is None or died.exit_code is None or died.exit_code >= 0
+
+    def _ends_its_process(self, traceback: Traceback) -> bool:
+        """The end came soon, or at least nobody wrote a line any more: else it was handled."""
+        return self.end_usec - traceback.usec <= _UNCAUGHT_USEC or self.last_line_usec - traceback.usec <= _SILENT_USEC
+
+    def native(self, event: FatalPythonError | NativeAbort) -> bool:
+        run, pid = self.run, event.record.pid
+        if outlived(run, self.timeline, event):
+            return False
+        if pid is not None and pid == run.main_pid:
+            return run.exit_code is None or (run.exit_code != "exited" and run.exit_status in NATIVE_SIGNALS)
+        role = run.pids.get(pid, "") if pid is not None else "unknown"
+        return role in (*_CHILDREN, "unknown") or self.end_usec - event.usec <= PATIENCE_USEC
+
+    def error(self, error: ServerError) -> bool:
+        run, pid = self.run, error.record.pid
+        if dict(error.values).get("soft") == "True" or outlived(run, self.timeline, error):
+            return False
+        if error.name in _NEVER_MAINS and pid is not None and pid == run.main_pid:
+            return False
+        if error.name == "usage-error":
+            status = run.exit_code in (None, "exited") and run.exit_status in (None, 2)
+            return status and self.end_usec - error.usec <= _USAGE_USEC and not self._started(error)
+        return error.name != "address-in-use" or not self._opened(error)
+
+    def _started(self, event: Event) -> bool:
+        """Whether the arguments had been accepted before."""
+        return any(isinstance(e, ServerArgs | Milestone) and e.usec <= event.usec for e in self.timeline.events)
+
+    def _opened(self, event: Event) -> bool:
+        """Whether the server had its port before."""
+        opened = ("uvicorn-running", "ready")
+        return any(m.name in opened and m.usec <= event.usec for m in self.timeline.all(Milestone))

@@ -1,0 +1,126 @@
+"""The kernel's OOM kills in a run, and which of them it died of. Pure functions of (run, timeline).
+
+One kill is several records: which cgroup (`oom-kill:`), which process and how large (`Killed process`), at which limit.
+Kernels before 5.0 name pid and cgroup in different lines; in a storm only `Killed process` is printed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from forensics.events import Batch, OomKill, OomLimit, OomVictim
+from forensics.fatality import LINGER_USEC
+from forensics.model import Run
+from forensics.timeline import Timeline
+
+LATE_KERNEL_USEC = 1_500_000
+"""The kernel's clock lags behind and its records arrive late: a record may seem to follow the death it caused."""
+
+_ONE_KILL_USEC = 2_000_000
+_CHILDREN = ("scheduler", "detokenizer", "controller", "tokenizer", "child")
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """One process of ours that the kernel killed for want of memory.
+
+    `first` is the record that names our cgroup or process; `size` the one with the victim's size, `limit` the one with
+    the limit's figures; `oom_memcg` the cgroup whose limit was hit. `ours` is False when only a cgroup of our unit's
+    name below some other path was named, as a container's kernel log would: then it is likely ours.
+    """
+
+    first: OomKill | OomVictim
+    size: OomVictim | None
+    limit: OomLimit | None
+    pid: int | None
+    task: str
+    memcg: bool
+    oom_memcg: str | None
+    victim: str
+    ours: bool
+
+    @property
+    def usec(self) -> int:
+        return self.first.usec
+
+
+def kills(run: Run, timeline: Timeline) -> Iterator[Kill]:
+    """The kills of this run's processes, from its start to its end, in order."""
+    last = run.ended_usec + LATE_KERNEL_USEC
+    taken: set[int | None] = set()
+    for event in timeline.events:
+        if event.usec > last:
+            break
+        if isinstance(event, OomKill | OomVictim) and _concerns(run, event):
+            kill = _assembled(run, timeline, event)
+            if kill.pid in taken or (kill.usec < run.started_usec and not run.owns_pid(kill.pid)):
+                continue
+            taken.add(kill.pid)
+            yield kill
+
+
+def _concerns(run: Run, event: OomKill | OomVictim) -> bool:
+    if isinstance(event, OomVictim):
+        return run.owns_pid(event.victim_pid)
+    if event.task_memcg is not None:
+        return run.owns_cgroup(event.task_memcg)
+    return run.owns_pid(event.oom_victim_pid)
+
+
+def _assembled(run: Run, timeline: Timeline, first: OomKill | OomVictim) -> Kill:
+    near = [event for event in timeline.events if abs(event.usec - first.usec) <= _ONE_KILL_USEC]
+    after = near[near.index(first) :]
+    pid = first.oom_victim_pid if isinstance(first, OomKill) else first.victim_pid
+    sizes = [event for event in after if isinstance(event, OomVictim) and pid in (None, event.victim_pid)]
+    size = sizes[0] if sizes else None
+    pid = size.victim_pid if pid is None and size is not None else pid
+    summaries = [event for event in near if isinstance(event, OomKill) and event.oom_victim_pid in (None, pid)]
+    oom_memcg = next((event.oom_memcg for event in (first, *summaries) if isinstance(event, OomKill)
+                      and event.oom_memcg), None)  # fmt: skip
+    memcg = bool(
+        oom_memcg or (size and size.memcg) or (isinstance(first, OomKill) and first.constraint == "CONSTRAINT_MEMCG")
+    )
+    limits = [event for event in near[: near.index(first) + 1] if isinstance(event, OomLimit)]
+    limits = limits or [event for event in after if isinstance(event, OomLimit)][:1]
+    task = (size.task if size else "") or first.task
+    exact = run.owns_pid(pid) or not isinstance(first, OomKill) or _exactly(run, first.task_memcg)
+    return Kill(
+        first=first,
+        size=size,
+        limit=limits[-1] if memcg and limits else None,
+        pid=pid,
+        task=task,
+        memcg=memcg,
+        oom_memcg=oom_memcg,
+        victim=_victim(run, pid, task) if exact else _victim_elsewhere(run, task),
+        ours=exact,
+    )
+
+
+def _exactly(run: Run, path: str | None) -> bool:
+    """Whether the path is the unit's own cgroup, or below it; True too when the unit's cgroup is not known."""
+    if not run.control_group or path is None:
+        return True
+    return f"{path}/".startswith(f"{run.control_group}/")
+
+
+def _victim(run: Run, pid: int | None, comm: str) -> str:
+    """`main`, `child`, or `helper`: a compiler, py-spy, or whatever else the server ran and can do without."""
+    if pid is not None and pid == run.main_pid:
+        return "main"
+    if comm.startswith("sglang::") or run.pids.get(pid or 0, "") in _CHILDREN:
+        return "child"
+    if run.main_pid is None and run.exit_code == "killed" and run.exit_status == 9:
+        return "main"
+    return "helper"
+
+
+def _victim_elsewhere(run: Run, comm: str) -> str:
+    """The same for a kernel with a pid namespace of its own, whose pids say nothing here."""
+    if comm.startswith("sglang::"):
+        return "child"
+    return "main" if run.exit_code == "killed" and run.exit_status == 9 else "helper"
+
+
+def survived(timeline: Timeline, usec: int) -> bool:
+    """Whether the server still worked long after this stamp."""
+    return timeline.first(Batch, after=usec + LINGER_USEC) is not None
