@@ -59,6 +59,12 @@ def look(tid: int, proc: str = "/proc") -> Process:
     )
 
 
+def process_of(tid: int, proc: str = "/proc") -> int:
+    """The process that a thread belongs to; the thread's own id when it is gone."""
+    tgid = next((line for line in _read(f"{proc}/{tid}/status").splitlines() if line.startswith("Tgid:")), "")
+    return _number(tgid.removeprefix("Tgid:").strip()) or tid
+
+
 def cgroup_of(tid: int, proc: str = "/proc") -> str:
     """The path of its cgroup in systemd's hierarchy; empty when the process is gone."""
     return cgroup_path(_read(f"{proc}/{tid}/cgroup"))

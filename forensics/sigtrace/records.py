@@ -1,6 +1,7 @@
 """What the tracer writes into the journal: field names are stable, the message is for people. Pure."""
 
 import signal
+from dataclasses import dataclass
 
 from forensics.sigtrace import INTERRUPTED, SIGNAL_SENT, WATCHING
 from forensics.sigtrace.pipe import Signal
@@ -12,7 +13,16 @@ Fields = dict[str, str]
 WARNING, NOTICE, INFO = "4", "5", "6"
 
 
-def signal_sent(sent: Signal, sender: Process, sender_unit: str, target_unit: str, invocation_id: str) -> Fields:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The process that a signal was for, and the run that it belongs to."""
+
+    pid: int
+    unit: str
+    invocation_id: str
+
+
+def signal_sent(sent: Signal, sender: Process, sender_unit: str, target: Target) -> Fields:
     """The record of one signal. An empty field could not be read any more; INQUEST_SENDER_MISSING names them."""
     unit = sender_unit or unit_of(sender.cgroup)
     comm = sender.comm or sent.sender_comm
@@ -35,15 +45,15 @@ def signal_sent(sent: Signal, sender: Process, sender_unit: str, target_unit: st
         "INQUEST_SENDER_CGROUP": sender.cgroup,
         "INQUEST_SENDER_INNER_PID": str(sender.inner_pids[-1]) if sender.inner_pids else "",
         "INQUEST_SENDER_MISSING": ", ".join(sender.missing),
-        "INQUEST_TARGET_PID": str(sent.target_tid),
+        "INQUEST_TARGET_PID": str(target.pid),
         "INQUEST_TARGET_COMM": sent.target_comm,
         "INQUEST_TARGET_THREAD": str(int(sent.to_thread)),
-        **_about(target_unit, invocation_id),
+        **_about(target.unit, target.invocation_id),
     }
     by = "the kernel, in" if sent.from_kernel else "by"
     detail = ", ".join([f"`{sender.cmdline}`"] * bool(sender.cmdline) + [unit] * bool(unit))
     fields["MESSAGE"] = (
-        f"{name(sent.signal)} to {sent.target_comm} [{sent.target_tid}] of {target_unit} "
+        f"{name(sent.signal)} to {sent.target_comm} [{target.pid}] of {target.unit} "
         f"{by} {comm or 'a process that is gone'} [{sender.pid}]{f': {detail}' if detail else ''}"
     )
     return fields

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from forensics.sigtrace import records
 from forensics.sigtrace.instance import TraceInstance
 from forensics.sigtrace.pipe import Executed, Lost, Signal
-from forensics.sigtrace.process import Process, look
+from forensics.sigtrace.process import Process, look, process_of
 from forensics.sigtrace.watched import Watched
 
 REFRESH_SECONDS = 1.0
@@ -56,7 +56,8 @@ class Tracer:
         """Take what the pipe has now; once a second look which processes there are."""
         for item in self._instance.read():
             if isinstance(item, Lost):
-                self._interrupted(f"the kernel's buffer ran over ({item.count or 'some'} records lost)")
+                self._second.lost += item.count or 1
+                self._count(item.count or 1)
             elif isinstance(item, Executed):
                 self._remember(item)
             else:
@@ -88,9 +89,16 @@ class Tracer:
             self._second.dropped += 1
             return
         self._second.recorded += 1
-        sender = self._sender(sent.sender_tid)
+        sender = self._sender(sent)
         sender_unit = self._watched.unit(sent.sender_tid) or self._watched.unit(sender.pid)
-        self._send(records.signal_sent(sent, sender, sender_unit, unit, self._watched.invocation_id(unit)))
+        # htop, for one, sends signals to threads; they are for the whole process all the same.
+        known = sent.target_tid in self._watched.pids
+        target = records.Target(
+            pid=sent.target_tid if known else process_of(sent.target_tid),
+            unit=unit,
+            invocation_id=self._watched.invocation_id(unit),
+        )
+        self._send(records.signal_sent(sent, sender, sender_unit, target))
 
     def _remember(self, executed: Executed) -> None:
         self._count()
@@ -98,14 +106,17 @@ class Tracer:
         if len(self._executed) > _REMEMBERED:
             self._executed.popitem(last=False)
 
-    def _sender(self, tid: int) -> Process:
+    def _sender(self, sent: Signal) -> Process:
         """The sender as it is now, or as it was when it was executed."""
-        sender = look(tid)
-        return self._executed.get(tid, sender) if sender.missing else sender
+        sender = look(sent.sender_tid)
+        if not sender.missing:
+            return sender
+        name, earlier = sender.comm or sent.sender_comm, self._executed.get(sent.sender_tid)
+        return earlier if earlier is not None and name in ("", earlier.comm) else sender
 
-    def _count(self) -> None:
-        self._second.seen += 1
-        if self._second.seen == FLOOD_PER_SECOND and self._narrow_until is None:
+    def _count(self, signals: int = 1) -> None:
+        self._second.seen += signals
+        if self._second.seen >= FLOOD_PER_SECOND and self._narrow_until is None:
             self._narrow()
 
     def _narrow(self) -> None:
@@ -114,6 +125,8 @@ class Tracer:
         self._interrupted(f"more than {FLOOD_PER_SECOND} signals in a second: only known processes are traced now")
 
     def _next_second(self) -> "_Second":
+        if self._second.lost:
+            self._interrupted(f"the kernel's buffer ran over: {self._second.lost} records are lost")
         if self._second.dropped:
             self._interrupted(f"{self._second.dropped} signals to watched processes were more than can be recorded")
         if self._second.seen >= FLOOD_PER_SECOND and self._narrow_until is not None:
@@ -137,4 +150,4 @@ class _Second:
     """Counts of the present second."""
 
     def __init__(self) -> None:
-        self.seen = self.recorded = self.dropped = 0
+        self.seen = self.lost = self.recorded = self.dropped = 0

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from forensics.sigtrace import INTERRUPTED, SIGNAL_SENT, WATCHING
 from forensics.sigtrace.instance import NotTraceable, TraceInstance
 from forensics.sigtrace.pipe import Executed, Item, Lost, PipeText, Signal
-from forensics.sigtrace.process import cgroup_path, look
-from forensics.sigtrace.records import Fields, signal_sent
+from forensics.sigtrace.process import cgroup_path, look, process_of
+from forensics.sigtrace.records import Fields, Target, signal_sent
 from forensics.sigtrace.tracer import FLOOD_PER_SECOND, RECORDS_PER_SECOND, Tracer
 from forensics.sigtrace.watched import Watched, unit_of
 
@@ -153,6 +153,12 @@ def test_this_very_process() -> None:
     assert me.pid == os.getpid()
     assert me.uid == os.getuid()
     assert "python" in me.cmdline or "pytest" in me.cmdline
+
+
+def test_the_process_of_a_thread(tmp_path: Path) -> None:
+    process(tmp_path, 513, status="Name:\tpython3\nTgid:\t512\n")
+    assert process_of(513, str(tmp_path)) == 512
+    assert process_of(600, str(tmp_path)) == 600
 
 
 def test_secrets_and_control_characters_of_a_command_line_are_removed(tmp_path: Path) -> None:
@@ -336,16 +342,22 @@ def test_a_flood_to_the_server_is_cut_and_told(scene: Scene) -> None:
 
 
 def test_lost_records_and_the_end_are_told(scene: Scene) -> None:
-    scene.step(Lost(count=12))
+    scene.step(Lost(count=12), Lost(count=30))
+    scene.step(seconds=1.1)
     scene.tracer.stop()
-    assert ["12 records" in told["MESSAGE"] for told in scene.records(INTERRUPTED)] == [True, False]
+    assert ["42 records" in told["MESSAGE"] for told in scene.records(INTERRUPTED)] == [True, False]
+
+
+def test_records_that_the_kernel_lost_count_as_a_flood(scene: Scene) -> None:
+    scene.step(Lost(count=FLOOD_PER_SECOND))
+    assert scene.kernel.narrowed_to == {4321}
 
 
 def test_a_message_for_people(tmp_path: Path) -> None:
     (sent,) = read(line(sender="kill"))
     assert isinstance(sent, Signal)
     process(tmp_path, 512, cmdline="kill\0-9\x004321\0", cgroup="0::/user.slice/user-1000.slice/session-3.scope\n")
-    fields = signal_sent(sent, look(512, str(tmp_path)), "", UNIT, "1c" * 16)
+    fields = signal_sent(sent, look(512, str(tmp_path)), "", Target(pid=4321, unit=UNIT, invocation_id="1c" * 16))
     assert fields["MESSAGE"] == (
         "SIGKILL to python3 [4321] of sglang-demo.service by kill [512]: `kill -9 4321`, session-3.scope"
     )
