@@ -13,7 +13,10 @@ from forensics.api.shapes import CrashesParameters
 from forensics.errors import InquestError, StoreError
 
 MEDIA_TYPE = "application/problem+json"
-BAD_REQUESTS = {"bad-cursor", "ambiguous-id"}
+STATUSES = {
+    "bad-cursor": 404,  # there is no such page
+    "ambiguous-id": 409,
+}
 
 
 def problem(status: int, code: str, detail: str, *, instance: str, hint: str = "", **extra: Any) -> Response:
@@ -54,10 +57,14 @@ async def _validation(request: Request, error: Exception) -> Response:
     errors = []
     for one in error.errors():
         name = str(one["loc"][-1])
-        said = f"unknown parameter; {_allowed(name)}" if one["type"] == "extra_forbidden" else str(one["msg"])
+        said = f"unknown parameter; {_allowed(name)}" if one["type"] == "extra_forbidden" else _said(one["msg"])
         errors.append({"parameter": name, "problem": said})
     detail = "; ".join(f"{one['parameter']}: {one['problem']}" for one in errors)
     return problem(400, "bad-parameter", detail, instance=request.url.path, errors=errors)
+
+
+def _said(text: str) -> str:
+    return text.removeprefix("Value error, ")
 
 
 def _allowed(name: str) -> str:
@@ -68,7 +75,7 @@ def _allowed(name: str) -> str:
 
 async def _inquest(request: Request, error: Exception) -> Response:
     assert isinstance(error, InquestError)
-    status = 400 if error.code in BAD_REQUESTS else 503 if isinstance(error, StoreError) else 500
+    status = STATUSES.get(error.code, 503 if isinstance(error, StoreError) else 500)
     return problem(status, error.code, error.message, instance=request.url.path, hint=error.hint)
 
 

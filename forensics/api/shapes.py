@@ -83,12 +83,20 @@ class ProblemShape(TypedDict, total=False):
     errors: list[dict[str, str]]
 
 
-def _plus(text: object) -> object:
-    """A `+` that was not percent-encoded arrives as a space: `2026-03-01T12:00:00 01:00`."""
-    return re.sub(r"(?<=\d) (?=\d\d:?\d\d\Z)", "+", text) if isinstance(text, str) and "T" in text else text
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
-Stamp = Annotated[AwareDatetime, BeforeValidator(_plus)]
+def _rfc_3339(text: object) -> object:
+    """Only this form, with its offset: a bare number or a time without a zone could mean several moments."""
+    if isinstance(text, str):
+        # A `+` that was not percent-encoded arrives as a space.
+        text = re.sub(r"(?<=\d) (?=\d\d:\d\d\Z)", "+", text)
+        if not _RFC_3339.fullmatch(text):
+            raise ValueError("not a time with its offset, as RFC 3339 writes it: 2026-03-01T12:00:00Z")
+    return text
+
+
+Stamp = Annotated[AwareDatetime, BeforeValidator(_rfc_3339)]
 
 
 class CrashesParameters(BaseModel):
