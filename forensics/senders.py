@@ -7,9 +7,11 @@ then not of a death whose signal is missing from the trace.
 from collections.abc import Iterator
 from enum import StrEnum
 
-from forensics.events import SignalSent, SignalTracing
+from forensics.events import Batch, SignalSent, SignalTracing
 from forensics.model import Run
 from forensics.timeline import Timeline
+
+_VITAL = ("main", "scheduler", "detokenizer", "controller", "tokenizer")
 
 
 class Origin(StrEnum):
@@ -37,6 +39,23 @@ def signals_to(run: Run, timeline: Timeline, signal: int | None = None, pid: int
         ours = sent.target_unit == run.unit or run.owns_pid(sent.target_pid)
         if ours and signal in (None, sent.signal) and pid in (None, sent.target_pid):
             yield sent
+
+
+def signals_from_outside(run: Run, timeline: Timeline) -> Iterator[SignalSent]:
+    """Those that neither the kernel, systemd nor the server itself sent, up to the run's end."""
+    for sent in signals_to(run, timeline):
+        if sent.usec <= run.ended_usec and origin(run, sent) in (Origin.OUTSIDE, Origin.UNKNOWN):
+            yield sent
+
+
+def is_vital(run: Run, sent: SignalSent) -> bool:
+    """Whether the target is a process without which SGLang cannot live; a compiler or a resource tracker is not."""
+    return sent.target_comm.startswith("sglang::") or run.pids.get(sent.target_pid, "") in _VITAL
+
+
+def worked_after(timeline: Timeline, usec: int) -> bool:
+    """Whether the server still generated after a stamp."""
+    return timeline.first(Batch, after=usec) is not None
 
 
 def fatal_to_main(run: Run, timeline: Timeline) -> SignalSent | None:
