@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from forensics.cli.commands import Format, _print
+from forensics.cli.commands import Format, print_lines
 from forensics.report import Line, one_line, report
 
 
@@ -37,7 +37,7 @@ def analyze(
     for number, crash in enumerate(found.crashes):
         if number:
             typer.echo("")
-        _print(_lines(crash))
+        print_lines(_lines(crash))
     if not found.crashes:
         typer.echo(f"No crash: {one_line(found.reason)}.")
 

@@ -77,7 +77,7 @@ def show(
     if output is Format.JSON:
         typer.echo(json.dumps(crash, indent=2))
     else:
-        _print(report(crash))
+        print_lines(report(crash))
 
 
 def _crashes(server: str | None, cause: str | None, since: str | None, limit: int) -> Iterator[CrashShape]:
@@ -131,7 +131,8 @@ def _table(found: Sequence[CrashShape]) -> None:
     Console().print(table)
 
 
-def _print(lines: Iterator[Line]) -> None:
+def print_lines(lines: Iterator[Line]) -> None:
+    """A report: plain when piped, in colours on a terminal."""
     if not sys.stdout.isatty():
         typer.echo("\n".join(line.text for line in lines))
         return
