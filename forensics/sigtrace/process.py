@@ -53,7 +53,7 @@ def look(tid: int, proc: str = "/proc") -> Process:
         uid=_number(status.get("Uid", "").split("\t")[0]),
         login_uid=None if login_uid == _NO_LOGIN else login_uid,
         parent_pid=parent_pid,
-        parent_cmdline=_cmdline(_read(f"{proc}/{parent_pid}/cmdline")) if parent_pid else "",
+        parent_cmdline=_cmdline(_read(f"{proc}/{parent_pid}/cmdline")) if parent_pid not in (None, 0, 1) else "",
         cgroup=cgroup,
         inner_pids=tuple(int(pid) for pid in status.get("NSpid", "").split("\t")[1:]),
     )
