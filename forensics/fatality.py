@@ -58,7 +58,8 @@ _ECHO_TYPES = (
 )
 _ECHO_TEXT = re.compile(
     r"scheduler died during initialization|Connection closed by (?:remote )?peer|[Bb]roken pipe|remote process exited"
-    r"|Connection reset by peer|recvValue failed|failed to recv, got 0 bytes"
+    r"|Connection reset by peer|recvValue failed|failed to recv, got 0 bytes|Socket (?:recv|send) failed"
+    r"|could finish the model loading, but there are other ranks"
 )
 _PEER_TEXT = re.compile(r"NCCL|nccl|[Gg]loo|TCPStore|DistBackendError|DistNetworkError|ZMQError|zmq|socket|peer")
 _FAILING_ERRORS = (
@@ -78,6 +79,8 @@ def is_echo(failure: Failure) -> bool:
     if isinstance(failure, Traceback):
         kind = failure.exception.rsplit(".", 1)[-1]
         return kind in _ECHO_TYPES or _ECHO_TEXT.search(failure.text) is not None
+    if isinstance(failure, ServerError):
+        return failure.name == "foreign-error" and _ECHO_TEXT.search(failure.record.message) is not None
     return False
 
 

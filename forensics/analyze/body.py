@@ -19,7 +19,7 @@ from forensics.analyze.wrappings import own_prefix
 from forensics.entry import Entry
 from forensics.events import DriverNoMemory, Event, Gap, GpuLost, OomKill, OomVictim, Xid
 from forensics.model import RunRecord
-from forensics.sources import kernel
+from forensics.sources import kernel, oomkillers
 from forensics.sources.journal import JOURNAL_DROPPED, JOURNAL_MISSED, Lines
 from forensics.tracker import LINGER_USEC, Tracker
 
@@ -54,7 +54,8 @@ class Body:
     _seen: int = 0
 
     def __post_init__(self) -> None:
-        self.tracker = Tracker((*self.units, f"*{PLAIN}"))
+        # Their records are about other units' processes.
+        self.tracker = Tracker((*self.units, f"*{PLAIN}"), spared=("systemd-coredump@*", *oomkillers.KILLERS))
 
     # --- reading everything ---------------------------------------------------------------------------------
 
@@ -73,7 +74,7 @@ class Body:
         for _, item in heapq.merge(*(_keyed(stream) for stream in streams), key=lambda pair: pair[0]):
             self._feed(item)
         for invocation_id, log in self.programs.items():
-            self.tracker.add(invocation_id, list(log.close()))
+            self.tracker.add(invocation_id, [event for _, event in log.close()])
         self._join_snapshots()
 
     def _snapshot(self, file: SavedFile) -> list[Iterator[Entry | Told]]:
@@ -192,7 +193,7 @@ class Body:
             ended = record.ended_usec
             if ended is not None and (record.boot_id != entry.boot_id or ended + LINGER_USEC < entry.monotonic_usec):
                 if log := self.programs.pop(record.invocation_id, None):
-                    self.tracker.add(record.invocation_id, list(log.close()))
+                    self.tracker.add(record.invocation_id, [event for _, event in log.close()])
                 self.settle(self, record)
         self.tracker.forget(entry.monotonic_usec, entry.boot_id)
 
@@ -219,7 +220,7 @@ class Body:
         line = Line(int(number) if number.isdecimal() else 0, entry.message.encode())
         found = own_prefix(entry.message, None, log.reference)
         found = replace(found, stamp=None, pid=pid if found.pid is None else found.pid)
-        self.tracker.add(invocation_id, list(log.feed(line, found)))
+        self.tracker.add(invocation_id, [event for _, event in log.feed(line, found)])
         self._count(invocation_id, log.lines, entry.realtime_usec)
         record = self._record(invocation_id)
         if pid is not None and pid not in record.pids and len(record.pids) < _MOST_PIDS:

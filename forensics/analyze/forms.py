@@ -28,11 +28,13 @@ class Form(StrEnum):
 
 
 class Recognised(NamedTuple):
-    """`newest_first` is True for an export that runs backwards in time, `indent` what stands before every line."""
+    """`newest_first` is True for an export that runs backwards in time, `indent` what stands before every line, `first`
+    the first stamp that a plain log shows: the lines before it are not older by much."""
 
     form: Form
     newest_first: bool = False
     indent: int = 0
+    first: Stamp | None = None
 
 
 _EXPORT = re.compile(rb"^__REALTIME_TIMESTAMP=\d+$", re.MULTILINE)
@@ -87,7 +89,8 @@ def _text_form(lines: list[str], reference: datetime) -> Recognised:
     if len(of_kernel) * 2 > len(headed) or (len(of_kernel) * 2 == len(headed) and not _server_like(lines)):
         return Recognised(Form.KERNEL, _backwards([_usec(stamp) for stamp, _ in of_kernel if stamp]), indent)
     wrapped = [wrappings.unwrap(line, reference) for line in lines]
-    return Recognised(Form.TEXT, _backwards([_usec(each.stamp) for each in wrapped if each.stamp]), indent)
+    known = [each.stamp for each in wrapped if each.stamp and not each.stamp.clock]
+    return Recognised(Form.TEXT, _backwards([_usec(stamp) for stamp in known]), indent, known[0] if known else None)
 
 
 def _server_like(lines: list[str]) -> bool:

@@ -72,7 +72,7 @@ def _gpu(group: list[Event]) -> Incident | None:
     run = _run(name or "gpu", "", next(iter(pids), None), pids, group)
     timeline = Timeline.of(group, (), {"kernel"})
     if hardware:
-        return Incident(run, timeline)
+        return Incident(run, timeline, (Rule("gpu-fault", Family.CUDA, lambda _: _hardware_finding(group)),))
     if own:
         return Incident(run, timeline, (Rule("cuda-error", Family.CUDA, lambda _: _xid_finding(own)),))
     starved = [e for e in group if isinstance(e, DriverNoMemory)]
@@ -102,6 +102,27 @@ def _run(unit: str, cgroup: str, pid: int | None, pids: dict[int, str], group: l
         result=None,
         exit_code="killed" if killed else None,
         exit_status=9 if killed else None,
+    )
+
+
+def _hardware_finding(group: list[Event]) -> Finding:
+    faults = [e for e in group if isinstance(e, GpuLost) or (isinstance(e, Xid) and _kind(e) is Kind.HARDWARE)]
+    first = faults[0]
+    lost = isinstance(first, GpuLost) or (isinstance(first, Xid) and first.xid == 79)
+    name = "it fell off the bus" if lost else ""
+    if isinstance(first, Xid) and not lost:
+        name = f"Xid {first.xid} ({CATALOG[first.xid].mnemonic})"
+    gpu = getattr(first, "pci_bus_id", None) or "(unnamed)"
+    subclass = f"xid-{first.xid}" if isinstance(first, Xid) else "fallen-off-the-bus"
+    return Finding(
+        strength=Strength.LIKELY,
+        summary=f"GPU {gpu} failed: {name}. This is the hardware, its link or its firmware, not a program.",
+        subclass=subclass,
+        evidence=(
+            Evidence(role=Role.INITIATING, event=first, why="the driver's own record"),
+            *(Evidence(role=Role.CASCADE, event=e, why="the same GPU trouble") for e in faults[1:5]),
+        ),
+        key=(subclass,),
     )
 
 

@@ -13,6 +13,7 @@ from forensics.classify import classify
 from forensics.codec import dump_run, dump_verdict
 from forensics.events import (
     Batch,
+    BootEnded,
     Event,
     Gap,
     Milestone,
@@ -145,10 +146,14 @@ def _claims(record: RunRecord, file: SavedFile | None, timeline: Timeline) -> li
         return []
     life = record.invocation_id.rsplit(":", 1)[-1]
     claims = file.plain.claims.get(int(life), []) if life.isdecimal() else []
-    units = {unit for unit, _ in claims}
-    ends = [event for _, event in claims if isinstance(event, ProcessExit | UnitResult | StateTimedOut)]
-    if len(units) != 1 or len({event.kind for event in ends}) < 2:
+    ends_of: dict[str, list[Event]] = {}
+    for unit, event in claims:
+        if isinstance(event, ProcessExit | UnitResult | StateTimedOut):
+            ends_of.setdefault(unit, []).append(event)
+    ended = [unit for unit, ends in ends_of.items() if len({event.kind for event in ends}) > 1]
+    if len(ended) != 1:
         return []
+    ends, claims = ends_of[ended[0]], [(unit, event) for unit, event in claims if unit == ended[0]]
     if any(batch.usec > max(event.usec for event in ends) for batch in timeline.all(Batch)):
         return []
     return claims
@@ -167,7 +172,7 @@ def _last_usec(record: RunRecord, timeline: Timeline) -> int:
 
 def _forged_end(record: RunRecord, timeline: Timeline) -> bool:
     """In text an end that the server outlived was never systemd's word."""
-    if not record.boot_id.startswith("text-") or record.ended_usec is None:
+    if not record.boot_id.startswith("text-") or record.ended_usec is None or timeline.first(BootEnded):
         return False
     return any(batch.usec > record.ended_usec + _LATE_USEC for batch in timeline.all(Batch))
 

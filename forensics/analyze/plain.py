@@ -14,7 +14,7 @@ from forensics.analyze import wrappings
 from forensics.analyze.lines import Line
 from forensics.analyze.stamps import Stamp
 from forensics.analyze.text import Clock
-from forensics.analyze.units import unit_in
+from forensics.analyze.units import FORKED, unit_in
 from forensics.analyze.wrappings import Unwrapped
 from forensics.entry import Entry
 from forensics.events import (
@@ -88,8 +88,12 @@ class PlainLog:
     def __post_init__(self) -> None:
         self._log.role_of = self._roles
 
-    def feed(self, line: Line, found: Unwrapped | None = None) -> Iterator[Event]:
-        """The facts that the line completes; `found` is the line where it came as a record with its own stamp."""
+    def feed(self, line: Line, found: Unwrapped | None = None) -> list[tuple[int, Event]]:
+        """The facts that the line completes, each with the life that it belongs to; `found` is the line where it came
+        as a record with its own stamp."""
+        return [(self.life, event) for event in self._take(line, found)]
+
+    def _take(self, line: Line, found: Unwrapped | None) -> Iterator[Event]:
         raw = line.raw
         if found is None and self._partial is None and raw[:2] == b"[2" and (gate := SKIPPED.match(raw)):
             self._note_line(self.clock.tick(self._sglang_stamp(raw)))
@@ -115,8 +119,11 @@ class PlainLog:
         yield from self._take_sample()
         yield from self._line(line, unwrapped, usec)
 
-    def close(self) -> Iterator[Event]:
+    def close(self) -> list[tuple[int, Event]]:
         """The file is over."""
+        return [(self.life, event) for event in self._take_rest()]
+
+    def _take_rest(self) -> Iterator[Event]:
         if self._partial is not None:
             line, unwrapped, _ = self._partial
             self._partial = None
@@ -178,8 +185,18 @@ class PlainLog:
             entry = self._entry(line, text, usec, pid)
         if claimed := _claimed(entry, text):
             self._claim(*claimed)
+            self.lines -= 1
+            if not self.lines:
+                self.first_usec = None
             return
         shown = text.rsplit("\r", 1)[-1]
+        if shown.startswith("KeyboardInterrupt") and self._log.reading(pid) == "traceback":
+            # The end of a traceback, and of a program that was told to end.
+            yield from self._log.feed(_with(entry, shown))
+            yield from self._log.flush(pid)
+            if shown.startswith("KeyboardInterrupt: terminated"):
+                yield ServerSignal(record=_record(entry), name="sigterm-received")
+            return
         if told := self._told(entry, shown):
             yield from self._log.flush(pid)
             yield from told
@@ -271,6 +288,8 @@ def _claimed(entry: Entry, text: str) -> tuple[str, Event] | None:
     if ".service" not in text[:200] or (unit := unit_in(text)) is None:
         return None
     fields = {"_PID": "1", "_TRANSPORT": "journal", "UNIT": unit, "MESSAGE": text}
+    if FORKED.match(text):
+        fields |= {"_PID": "0", "_COMM": "(systemd)", "MESSAGE_ID": systemd.SPAWN_FAILED}
     event = systemd.parse(replace(entry, fields=fields))
     return (unit, event) if event is not None else None
 

@@ -22,7 +22,7 @@ from forensics.sources import export
 
 _WITH_FIELDS = (Form.JOURNAL, Form.EXPORT, Form.JSON, Form.VERBOSE)
 _SNAPSHOTS = (Form.SHOW, Form.STATUS)
-_SKIPPED = (Form.EMPTY, Form.UNKNOWN)
+_FOREIGN = ("systemd-", "session-", "ssh", "cron", "dbus", "user@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class SavedFile:
 
     @property
     def readable(self) -> bool:
-        return self.form not in _SKIPPED
+        return self.form is not Form.UNKNOWN
 
     @property
     def naive(self) -> bool:
@@ -142,23 +142,24 @@ class SavedFile:
 
     def _plain(self, stream: BinaryIO, place: Callable[[int], tuple[str, int]]) -> Iterator[Told]:
         self.clock = Clock(self.reference)
+        if self.recognised.first is not None and not self.recognised.newest_first:
+            self.clock.tick(self.recognised.first)
         self.plain = log = PlainLog(self.name, self.reference, self.clock, place)
         for line, unwrapped in self._server_lines(stream):
             life = log.life
-            events = tuple(log.feed(line, unwrapped))
+            found = log.feed(line, unwrapped)
             usec = self.clock.now_usec
             if self.first_usec is None:
                 self.first_usec = usec
             self.last_usec = usec
-            if log.life != life:
-                # What was still open belongs to the life before.
-                ended = tuple(event for event in events if event.record.realtime_usec < (log.first_usec or 0))
-                yield Told(self, life, usec, ended)
-                events = tuple(event for event in events if event not in ended)
-                yield Told(self, log.life, usec, events)
-            elif events or log.lines == 1:
-                yield Told(self, log.life, usec, events)
-        yield Told(self, log.life, self.clock.now_usec, tuple(log.close()))
+            if found or log.lines == 1 or log.life != life:
+                yield from self._told(log, found, usec)
+        yield from self._told(log, log.close(), self.clock.now_usec)
+
+    def _told(self, log: PlainLog, found: list[tuple[int, Event]], usec: int) -> Iterator[Told]:
+        lives = dict.fromkeys([*(life for life, _ in found), log.life])
+        for life in lives:
+            yield Told(self, life, usec, tuple(event for of_life, event in found if of_life == life))
 
     def _server_lines(self, stream: BinaryIO) -> Iterator[tuple[Line, Unwrapped | None]]:
         if self.form is Form.TEXT:
@@ -189,7 +190,8 @@ class SavedFile:
             self.foreign = self.foreign or not unit or not unit.endswith(".service")
         elif not self.foreign:
             unit = entry.get("_SYSTEMD_UNIT")
-            self.foreign = not unit or unit.startswith(("systemd-", "session-", "ssh", "cron", "dbus", "user@"))
+            # `journalctl -u` shows core dumps beside the unit's own lines.
+            self.foreign = not unit or (unit.startswith(_FOREIGN) and not unit.startswith("systemd-coredump@"))
 
 
 def recognise_all(inputs: list[Input], only: str | None) -> list[SavedFile]:

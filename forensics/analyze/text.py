@@ -24,7 +24,6 @@ _KERNEL_START = re.compile(r"Linux version \d+\.\d+")
 _DUMPED = re.compile(
     r"Process (?P<pid>\d+) \((?P<comm>.*?)\) of user \d+ (?:\(.*\) )?(?:dumped core|terminated abnormally)"
 )
-_COREDUMP_SIGNAL = {"6/ABRT": "6"}
 _STATUS_NOISE = re.compile(r"(?:-- |Hint: |Warning: )")
 _DAY_USEC = 86_400_000_000
 _STEP_USEC = 1
@@ -130,7 +129,7 @@ def fields_of(sent: Sent, attribution: Attribution) -> dict[str, str]:
         return {"_TRANSPORT": "kernel", "SYSLOG_IDENTIFIER": "kernel"}
     if is_forked_child(sent):
         about = attribution.manager(sent.message)
-        if about is None:
+        if about is None or not about[1]:
             return {}
         return {
             "MESSAGE_ID": systemd.SPAWN_FAILED,
@@ -144,7 +143,11 @@ def fields_of(sent: Sent, attribution: Attribution) -> dict[str, str]:
         about = attribution.manager(sent.message)
         fields = {"_PID": "1", "_TRANSPORT": "journal", "SYSLOG_IDENTIFIER": "systemd"}
         if about is not None:
-            fields |= {"UNIT": about[0], "INVOCATION_ID": about[1]}
+            fields["UNIT"] = about[0]
+            if about[1]:
+                fields["INVOCATION_ID"] = about[1]
+                if sent.message.startswith("Stopped ") and not attribution.restarts(about[0]):
+                    fields["JOB_TYPE"] = "stop"
         return fields
     return _program_fields(sent, attribution)
 
@@ -167,6 +170,7 @@ def _program_fields(sent: Sent, attribution: Attribution) -> dict[str, str]:
             "COREDUMP_COMM": dumped["comm"],
             # The text does not name the signal; systemd's own record of the exit does.
             "COREDUMP_SIGNAL": "0",
+            "COREDUMP_UNIT": attribution.unit_of_pid(int(dumped["pid"])) or "",
         }
     else:
         fields["_SYSTEMD_INVOCATION_ID"] = attribution.life_of(unit)

@@ -18,10 +18,11 @@ _JOB = re.compile(
     r"|Dependency failed for|Reached target) (?P<what>.+?)(?:\.\.\.|…|\.)?$"
 )
 _IN_JOB = re.compile(rf"(?P<unit>{_UNIT})(?: - .*)?$")
-_FORKED = re.compile(
+FORKED = re.compile(
     rf"(?:{_UNIT}): (?:Failed at step |Failed to (?:locate|determine|set up|execute) |Changing to the "
     r"|Unable to locate )"
 )
+_NOT_STARTED = re.compile(r": Job \S+/start failed with result ")
 _ENDED = re.compile(
     rf"{_UNIT}: (?:Failed with result|Deactivated successfully|Succeeded|Skipped due to|Unit entered failed state)"
 )
@@ -42,12 +43,14 @@ _NEAR_LINES = 6
 
 def is_manager(sent: Sent) -> bool:
     """Whether the line claims to be a service manager's: PID 1's, or that of a user's own manager."""
-    return sent.ident in ("systemd", "init.scope") and not _FORKED.match(sent.message)
+    return sent.ident in ("systemd", "init.scope") and not FORKED.match(sent.message)
 
 
 def is_forked_child(sent: Sent) -> bool:
     """systemd's child before it became the server says why it could not."""
-    return sent.ident in ("systemd", "init.scope") and sent.pid != 1 and _FORKED.match(sent.message) is not None
+    if sent.ident.startswith("(") and sent.ident.endswith(")"):
+        return True
+    return sent.ident in ("systemd", "init.scope") and FORKED.match(sent.message) is not None
 
 
 def server_like(message: str) -> bool:
@@ -139,6 +142,7 @@ class _Life:
     number: int = 0
     begun: bool = False
     ended: bool = False
+    restarts: bool = False
 
 
 @dataclass(slots=True)
@@ -169,6 +173,8 @@ class Attribution:
             if unit is None:
                 return None
         verb = job["verb"] if job else ""
+        if verb == "Dependency failed for" or _NOT_STARTED.search(message):
+            return unit, ""  # never started: it has no life
         life = self._lives.setdefault(unit, _Life())
         if (verb == "Starting" and (life.begun or life.ended)) or (verb == "Started" and life.ended):
             self._lives[unit] = life = _Life(number=life.number + 1)
@@ -178,9 +184,17 @@ class Attribution:
                 self._started.append(unit)
                 if len(self._started) > 64:
                     self._started.popleft()
+        life.restarts = life.restarts or "Scheduled restart job" in message
         if _ENDED.match(message) or verb in ("Stopped", "Failed to start"):
             life.ended = True
         return unit, self.life_of(unit)
+
+    def restarts(self, unit: str) -> bool:
+        """Whether systemd restarts the unit's present life of its own accord: then `Stopped` is nobody's wish."""
+        return self._lives.setdefault(unit, _Life()).restarts
+
+    def unit_of_pid(self, pid: int) -> str | None:
+        return next((unit for (_, known), unit in self._of_pid.items() if known == pid), None)
 
     def life_of(self, unit: str) -> str:
         """The id of the unit's present life."""

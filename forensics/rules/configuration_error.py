@@ -9,8 +9,8 @@ import re
 from dataclasses import replace
 
 from forensics.causality import Ending
-from forensics.events import ServerError, Traceback
-from forensics.failure import finding, headline, search
+from forensics.events import Milestone, ServerArgs, ServerError, Traceback, UnitStarted, UnitStarting
+from forensics.failure import decisive_line, finding, headline, search, sentence
 from forensics.model import Finding, NotThis, Strength
 from forensics.phase import became_ready
 
@@ -33,6 +33,9 @@ _REFUSING_TYPES = ("ValueError", "AssertionError", "KeyError", "NotImplementedEr
                    "AttributeError", "OSError", "SafetensorError", "OutOfResources")  # fmt: skip
 """Types that say, before the server was ever ready, that something given to it does not fit."""
 
+_SERVING_FRAME = re.compile(r"event_loop|run_event_loop|forward_step|run_batch|process_batch_result|run_busy_loop")
+_STARTING_FRAME = re.compile(r"load_model|load_weights|from_pretrained|init_|__init__$|launch_|get_config")
+
 _SHAPES = re.compile(r"shapes cannot be multiplied|Sizes of tensors must match|size mismatch|must match the size")
 
 
@@ -44,7 +47,7 @@ def match(ending: Ending) -> Finding | NotThis | None:
         return finding(
             ending,
             failure,
-            summary=f"The command line was refused: {dict(failure.values).get('what', '')}",
+            summary=sentence(f"The command line was refused: {dict(failure.values).get('what', '')}"),
             subclass="usage",
         )
     if isinstance(failure, ServerError) and failure.name == "address-in-use":
@@ -61,13 +64,26 @@ def match(ending: Ending) -> Finding | NotThis | None:
         return NotThis(why="the server had accepted its configuration and was ready before it failed")
     kind = failure.exception.rsplit(".", 1)[-1]
     known = search(PATTERN, failure)
+    if known is None and not _at_start(ending, failure):
+        return NotThis(why="whether it was raised at start is not in the log")
     if known is None and kind not in _REFUSING_TYPES and not (kind == "RuntimeError" and search(_SHAPES, failure)):
         return NotThis(why="no refusal of the configuration in the failure that began it")
     found = finding(
         ending,
         failure,
-        summary=f"SGLang refused the configuration at start: {headline(failure)}.",
+        summary=sentence(f"SGLang refused the configuration at start: {decisive_line(failure, known) or headline(failure)}"),
         subclass=re.sub(r"[^a-z0-9]+", "-", (known[0] if known else kind).lower()).strip("-")[:50],
     )
     # Of an exception that nobody here knows, its type and that it came before the server was ready are all there is.
     return found if known is not None else replace(found, strength=Strength.LIKELY)
+
+
+def _at_start(ending: Ending, failure: Traceback) -> bool:
+    """Whether the start is known to have been under way: systemd's or SGLang's own record of it is there, or the
+    frames say so. An excerpt of a log may have neither."""
+    begun = (UnitStarting, UnitStarted, ServerArgs, Milestone)
+    if any(isinstance(event, begun) for event in ending.timeline.events):
+        return True
+    functions = [frame.rpartition(" in ")[2] for frame in failure.frames]
+    serving = any(_SERVING_FRAME.match(function) for function in functions)
+    return not serving and any(_STARTING_FRAME.match(function) for function in functions)

@@ -8,7 +8,8 @@ Followed by: exit status 1, or from the scheduler SIGQUIT to main and SGLang's S
 import re
 
 from forensics.causality import Ending
-from forensics.failure import finding, headline, search
+from forensics.events import NativeAbort
+from forensics.failure import decisive_line, finding, innermost, said, search, sentence
 from forensics.model import Finding, NotThis
 
 PATTERN = re.compile(
@@ -28,12 +29,15 @@ def match(ending: Ending) -> Finding | NotThis | None:
     failure = ending.failure
     if failure is None:
         return None
+    if isinstance(failure, NativeAbort) or said(failure).startswith("NCCL WARN"):
+        return None  # an abort, or NCCL's own report, is that rule's, whatever resource was wanting
     found = search(PATTERN, failure)
     if found is None:
         return NotThis(why="no sign of a broken environment in the failure that began it")
     return finding(
         ending,
         failure,
-        summary=f"The environment does not fit: {headline(failure)}.",
+        summary=sentence(f"The environment does not fit: {decisive_line(failure, found)}"),
         subclass=re.sub(r"[^a-z0-9]+", "-", found[0].lower()).strip("-")[:50],
+        key=(decisive_line(failure, found, 120), innermost(failure)),
     )

@@ -13,6 +13,7 @@ from forensics.events import (
     FatalPythonError,
     LogStats,
     PreflightRefused,
+    Remains,
     ServerSignal,
     SignalSent,
     SignalTracing,
@@ -87,7 +88,9 @@ def _by_tracer(ending: Ending, sent: SignalSent) -> Finding:
 
 def _by_elimination(ending: Ending) -> Finding | NotThis | None:
     run = ending.run
-    if not (ending.timeline.covers("server") and ending.timeline.covers("systemd") and ending.no_oom):
+    if not (ending.timeline.covers("server") and ending.timeline.covers("systemd")):
+        return None
+    if not ending.no_oom and not _told(ending):
         return None
     if ending.systemd_had_a_reason and not _main_ended_by_itself(ending):
         return NotThis(why="systemd had a reason of its own to end it, and so sent SIGTERM itself")
@@ -105,13 +108,41 @@ def _by_elimination(ending: Ending) -> Finding | NotThis | None:
     evidence = (Evidence(role=Role.INITIATING, event=sign, why="the only trace that it left"),) if sign else ()
     return Finding(
         strength=Strength.LIKELY,
-        summary=f"{name} from outside ended the {victim} process: systemd did not send it, the OOM killer was not at "
-        f"work, and SGLang neither failed before nor announced a kill of its own. {_untraced(ending)}",
+        summary=f"{name} from outside ended {_whom(ending, victim)}: systemd did not send it, "
+        f"{'the OOM killer was not at work, ' if ending.no_oom else ''}and SGLang neither failed before nor announced "
+        f"a kill of its own. {_untraced(ending)}",
         subclass=f"{name.lower()}-{victim}",
         evidence=(*evidence, *(ending.aftermath(sign) if sign else ())),
         key=(name, victim),
         awaits=("kernel", "coredump", "sigtrace"),
     )
+
+
+def _whom(ending: Ending, victim: str) -> str:
+    died = ending.child_died
+    if victim == "main":
+        return "the main process"
+    if died is None or died.exit_code is None:
+        return "a child process"
+    pid = f" ({died.child_pid})" if died.child_pid else ""
+    return f"the {_child_name(died.child)}{pid}"
+
+
+def _child_name(child: str) -> str:
+    """`scheduler_0` → `scheduler of rank 0`, `Rank 0 scheduler` too."""
+    role, _, rank = child.partition("_")
+    if child.startswith("Rank "):
+        role, rank = "scheduler", child.split()[1]
+    return f"{role} of rank {rank}" if rank.isdecimal() else child
+
+
+def _told(ending: Ending) -> bool:
+    """Whether the server itself says which signal it got, and no failure or kill that might be the OOM killer's came
+    before: the OOM killer sends only SIGKILL, which nobody can tell of."""
+    sign, name, victim = _sign(ending)
+    return sign is not None and victim == "main" and name in ("SIGTERM", "SIGINT") and sign in (
+        ending.sigterm, ending.interrupted
+    )  # fmt: skip
 
 
 def _main_ended_by_itself(ending: Ending) -> bool:
@@ -181,7 +212,7 @@ def _sign(ending: Ending) -> tuple[Event | None, str | None, str]:
     if ending.sigquit is not None or ending.self_kill is not None:
         return None, None, ""
     if run.exit_code == "killed" and run.exit_status in (1, 2, 9, 13, 15):
-        return ending.main_exit or ending.sigterm, SIGNALS[run.exit_status], "main"
+        return ending.main_exit or ending.sigterm or ending.timeline.last(Remains), SIGNALS[run.exit_status], "main"
     if ending.interrupted is not None:
         return ending.interrupted, "SIGINT", "main"
     return None, None, ""

@@ -7,9 +7,9 @@ Followed by: `terminate called after throwing an instance of 'c10::DistBackendEr
 
 import re
 
-from forensics.causality import Ending
+from forensics.causality import Ending, Failure
 from forensics.events import ServerError
-from forensics.failure import finding, headline, search_machine
+from forensics.failure import finding, headline, machine_words, search_machine, sentence
 from forensics.model import Finding, NotThis
 
 PATTERN = re.compile(
@@ -21,7 +21,7 @@ PATTERN = re.compile(
 def match(ending: Ending) -> Finding | NotThis | None:
     failure = ending.failure
     if failure is None:
-        return None
+        return _peer_lost(ending)
     timed_out = isinstance(failure, ServerError) and failure.name == "nccl-timeout"
     if not timed_out and search_machine(PATTERN, failure) is None:
         return NotThis(why="no NCCL error in the failure that began it")
@@ -29,7 +29,28 @@ def match(ending: Ending) -> Finding | NotThis | None:
     return finding(
         ending,
         failure,
-        summary=f"{what}: {headline(failure)}.",
+        summary=sentence(f"{what}: {headline(failure)}{_last_error(failure)}"),
         subclass="collective-timeout" if timed_out else "communication",
         key=("nccl", headline(failure, 80)),
+    )
+
+
+def _last_error(failure: Failure) -> str:
+    """NCCL's own last word, which is more telling than the name of the error."""
+    lines = machine_words(failure).splitlines()
+    told = [line.strip() for at, line in enumerate(lines) if at and lines[at - 1].startswith("Last error")]
+    return f" ({told[0]})" if told and told[0] else ""
+
+
+def _peer_lost(ending: Ending) -> Finding | None:
+    """All that was said is that a peer is gone, and NCCL said it: why the peer went is in its own log."""
+    echo = ending.echo
+    if not isinstance(echo, ServerError) or search_machine(PATTERN, echo) is None:
+        return None
+    return finding(
+        ending,
+        echo,
+        summary=f"A peer was lost: {headline(echo)}. Why it went is in that peer's log, not in this one.",
+        subclass="peer-lost",
+        key=("nccl", "peer-lost"),
     )
