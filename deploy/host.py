@@ -57,6 +57,8 @@ def install(spec: Path | None) -> str:
     with step("inquestd"):
         run(["systemctl", "enable", "inquestd.service"])
         run(["systemctl", "restart", "inquestd.service"], todo="see: journalctl -u inquestd")
+        # Optional: runs only where somebody enabled it.
+        run(["systemctl", "try-restart", "inquest-sigtrace.service"])
     return unit
 
 
@@ -83,7 +85,9 @@ def remove(*, purge: bool) -> None:
         servers = answer(["systemctl", "list-units", "--plain", "--no-legend", "--all", "sglang-*.service"])
         for line in servers.splitlines():
             run(["systemctl", "stop", line.split()[0]])
-        subprocess.run(["systemctl", "disable", "--now", "inquestd.service"], capture_output=True)
+        subprocess.run(
+            ["systemctl", "disable", "--now", "inquest-sigtrace.service", "inquestd.service"], capture_output=True
+        )
     with step("files"):
         for file in _installed_files():
             if purge or not file.is_relative_to("/etc"):
