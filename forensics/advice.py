@@ -1,76 +1,106 @@
 """What to do next: one or two concrete steps for this cause, pointing one way only. Pure."""
 
 from forensics.causality import Ending
-from forensics.events import CgroupMemory, Remains, SignalSent, UnitState, Xid
-from forensics.model import Finding, Phase, Role
+from forensics.events import (
+    CgroupMemory,
+    OomKill,
+    OomLimit,
+    PreflightRefused,
+    Remains,
+    ServerArgs,
+    SignalSent,
+    UnitState,
+    Xid,
+)
+from forensics.model import Finding, Phase
 from forensics.xid_catalog import CATALOG
+
+_BUILD_MISFIT = (
+    "no-kernel-image",
+    "ptx-was-compiled",
+    "driver-version-is-insufficient",
+    "nvidia-driver-on-your-system",
+)
+_POOL_TOO_SMALL = ("max-running-request-is-zero", "not-enough-memory", "no-gpu-memory", "no-room", "cache-is-too-small",
+                   "hybrid")  # fmt: skip
 
 
 def advise(cause: str, finding: Finding | None, phase: Phase, ending: Ending) -> tuple[str, ...]:
     """At most two steps. The first is the one to take."""
-    unit = ending.run.unit
-    if cause == "kernel-oom":
-        return _kernel_oom(finding, ending)
-    if cause == "cuda-oom":
-        if finding is not None and "which torch does not count as this one" in finding.summary:
-            return ("Find out what the other process on that GPU is (nvidia-smi) and end it, or move this server.",)
-        if phase is Phase.SERVING:
-            return ("Lower --mem-fraction-static by 0.02 to 0.05, or --max-running-requests.",)
-        return ("Lower --mem-fraction-static, or the largest graph batch size, so that the start fits.",)
-    if cause == "gpu-fault":
-        xid = next((e.event for e in finding.evidence if isinstance(e.event, Xid)), None) if finding else None
-        action = CATALOG[xid.xid].action if xid is not None and xid.xid in CATALOG else "reboot the machine"
-        return (f"Do not restart on this GPU yet: {action}.",)
-    sent = next((e.event for e in finding.evidence if isinstance(e.event, SignalSent)), None) if finding else None
-    if cause == "external-signal" and sent is not None and sent.sender_unit:
-        return (f"Look at what {sent.sender_unit} did at that second: `journalctl _SYSTEMD_UNIT={sent.sender_unit}`.",)
-    if cause == "external-signal" and finding is not None and "sigkill" in finding.subclass:
-        return (
-            "Ask who was logged in or which job ran at that second: `journalctl --since` around the time of death, "
-            "and the shells' histories.",
-        )
-    if cause == "unexplained-kill":
-        return (
-            "Make the kernel log readable for the daemon (`journalctl -k` must show this boot) before the next time.",
-        )
-    steps = {
-        "userspace-oom-kill": ("Raise the memory that the unit may use, or exempt it (ManagedOOMPreference=avoid).",),
-        "stop-timeout": (
-            "Raise timeout_stop in the spec to the length of the longest answers, or accept that they are cut.",
-        ),
-        "hang": ("Look at the stacks above for the line that it stood on; a restart helps until it happens again.",),
-        "cuda-error": (
-            "Run once with CUDA_LAUNCH_BLOCKING=1 in [env]: then the traceback shows the kernel that really failed.",
-        ),
-        "nccl-error": ("Look at the other ranks' logs for the one that failed first: NCCL names those left behind.",),
-        "native-crash": (f"Look at the core: `coredumpctl info {unit}`, or keep cores with limit_core in the spec.",),
-        "configuration-error": ("Change what the message names in the spec, run `inquest units check`, start again.",),
-        "environment-error": ("Mend the environment that the message names; the spec is not to blame.",),
-        "python-exception": ("Search SGLang's issues for the exception and its innermost frame as quoted above.",),
-        "exec-failure": ("Correct the path, user or folder that systemd names (`systemd-analyze verify` shows it).",),
-        "preflight-refused": ("Remove what the check names, then start again.",),
-        "start-timeout": ("Raise timeout_start in the spec, or find out what the start waited for.",),
-        "host-reset": ("Look at the power supply, the BMC's log, and the kernel's last lines on a serial console.",),
-        "silent-exit": (f"Read its last lines: `journalctl _SYSTEMD_INVOCATION_ID={ending.run.invocation_id}`.",),
-    }  # fmt: skip
-    return steps.get(cause, ())
-
-
-def _kernel_oom(finding: Finding | None, ending: Ending) -> tuple[str, ...]:
     if finding is None:
         return ()
-    if finding.subclass.startswith("memcg"):
-        limit = _limit(ending)
-        now = f" (now {limit / 2**30:.1f} GiB)" if limit else ""
-        return (f"Raise memory_max in the spec{now}, or have the server use less host memory.",)
-    hog = next((e.why for e in finding.evidence if e.role is Role.CONTEXT), "")
-    return (
-        "Give the host more memory, or limit the other services on it: the whole host was short."
-        + (f" {hog}" if hog else ""),
-    )
+    unit, subclass = ending.run.unit, finding.subclass
+    match cause:
+        case "kernel-oom":
+            return _kernel_oom(finding, ending)
+        case "cuda-oom":
+            return _cuda_oom(finding, phase, ending)
+        case "cuda-error":
+            return _cuda_error(subclass)
+        case "gpu-fault":
+            return _gpu_fault(finding)
+        case "external-signal":
+            return _external_signal(finding)
+        case "unexplained-kill":
+            return _unexplained(ending)
+        case "configuration-error":
+            return _configuration(subclass, ending)
+        case "exec-failure":
+            return _exec_failure(subclass, ending)
+        case "nccl-error" if subclass != "collective-timeout":
+            return ("Run once with NCCL_DEBUG=INFO in [env]: NCCL then says which link or call failed, and to whom.",)
+        case "clean-stop" if subclass == "unasked":
+            return (f"Read its last lines: `journalctl _SYSTEMD_INVOCATION_ID={ending.run.invocation_id}`.",)
+    steps = {
+        "userspace-oom-kill": "Raise the memory that the unit may use, or exempt it (ManagedOOMPreference=avoid).",
+        "stop-timeout": "Raise timeout_stop in the spec to the length of the longest answers, or accept that they are "
+        "cut.",
+        "hang": "Its log holds the stacks of that moment (py-spy, faulthandler): the line on which the scheduler "
+        "stood is the one to look into.",
+        "nccl-error": "Look for the rank that did not come to this operation: those that report it were waiting.",
+        "native-crash": f"Look at the core: `coredumpctl info {unit}`; keep cores with limit_core in the spec.",
+        "environment-error": "Mend the environment that the message names; the spec is not to blame.",
+        "python-exception": "Search SGLang's issues for the exception and its innermost frame as quoted above.",
+        "preflight-refused": "Remove what the check names, then start again.",
+        "start-timeout": "Raise timeout_start in the spec, or find out what the start waited for.",
+        "host-reset": "Look at the power supply, the BMC's log, and the kernel's last lines on a serial console.",
+        "silent-exit": f"Read its last lines: `journalctl _SYSTEMD_INVOCATION_ID={ending.run.invocation_id}`.",
+    }
+    return (steps[cause],) if cause in steps else ()
 
 
-def _limit(ending: Ending) -> int | None:
+# --- memory of the host and of the GPU ------------------------------------------------------------------------
+
+
+def _kernel_oom(finding: Finding, ending: Ending) -> tuple[str, ...]:
+    fewer = "Set MAX_JOBS=2 in [env], so that fewer compilers run at once." if _was_building(finding, ending) else ""
+    if finding.subclass == "counted":
+        return (
+            "Make the kernel log readable for the daemon (`journalctl -k` must show this boot): it names the victim.",
+        )
+    if not finding.subclass.startswith("memcg"):
+        step = "Give the host more memory, or limit the other services on it: the whole host was short."
+        return (fewer, step) if fewer else (step,)
+    path = next((e.event.oom_memcg for e in finding.evidence if isinstance(e.event, OomKill) and e.event.oom_memcg), "")
+    limit = _limit(finding, ending)
+    now = f" (it was {limit / 2**30:.1f} GiB)" if limit else ""
+    if path and not ending.run.owns_cgroup(path):
+        step = (
+            f"Raise the memory limit of {path}{now}, which others may share, or have the server use less host memory."
+        )
+    else:
+        step = f"Raise memory_max in the spec{now}, or have the server use less host memory."
+    return (fewer, step) if fewer else (step,)
+
+
+def _was_building(finding: Finding, ending: Ending) -> bool:
+    return finding.subclass.endswith("helper") and ending.failure is not None
+
+
+def _limit(finding: Finding, ending: Ending) -> int | None:
+    for piece in finding.evidence:
+        if isinstance(piece.event, OomLimit):
+            return piece.event.limit_bytes
     for memory in ending.timeline.all(CgroupMemory):
         if memory.max_bytes:
             return memory.max_bytes
@@ -79,3 +109,93 @@ def _limit(ending: Ending) -> int | None:
             return remains.memory.max_bytes
     state = ending.timeline.last(UnitState)
     return state.memory_max_bytes if state else None
+
+
+def _cuda_oom(finding: Finding, phase: Phase, ending: Ending) -> tuple[str, ...]:
+    if "which torch does not count as this one" in finding.summary:
+        return ("Find out what the other process on that GPU is (nvidia-smi) and end it, or move this server.",)
+    now = _now(ending, "mem_fraction_static")
+    if phase is Phase.SERVING:
+        return (f"Lower mem_fraction_static{now} by 0.02 to 0.05: what is left over is what requests need.",)
+    if finding.subclass == "weights":
+        return ("Spread the model over more GPUs (tp_size) or use a smaller or quantized one: the weights do not fit.",)
+    return (f"Lower mem_fraction_static{now}, or the largest graph batch size, so that the start fits.",)
+
+
+def _now(ending: Ending, name: str) -> str:
+    """The setting's value in this run, as SGLang printed it."""
+    args = ending.timeline.first(ServerArgs)
+    value = dict(args.args).get(name) if args else None
+    return f" (it was {value})" if value not in (None, "None") else ""
+
+
+# --- GPUs -------------------------------------------------------------------------------------------------------
+
+
+def _cuda_error(subclass: str) -> tuple[str, ...]:
+    if any(word in subclass for word in _BUILD_MISFIT):
+        return ("Install builds of torch and sgl-kernel for this GPU and driver, or a newer driver.",)
+    if "captur" in subclass:
+        return ("Start once with disable_cuda_graph: then the operation that cannot be captured shows itself.",)
+    return ("Run once with CUDA_LAUNCH_BLOCKING=1 in [env]: then the traceback shows the kernel that really failed.",)
+
+
+def _gpu_fault(finding: Finding) -> tuple[str, ...]:
+    xid = next((e.event for e in finding.evidence if isinstance(e.event, Xid)), None)
+    if finding.subclass == "fallen-off-the-bus" or xid is None or xid.xid not in CATALOG:
+        action = CATALOG[79].action
+    else:
+        action = CATALOG[xid.xid].action
+    if action.startswith("restart"):
+        return (f"{action[:1].upper()}{action[1:]}.",)
+    return (f"Before the next start on this GPU: {action}.",)
+
+
+# --- kills ------------------------------------------------------------------------------------------------------
+
+
+def _external_signal(finding: Finding) -> tuple[str, ...]:
+    sent = next((e.event for e in finding.evidence if isinstance(e.event, SignalSent)), None)
+    if sent is not None and sent.sender_unit:
+        return (f"Look at what {sent.sender_unit} did at that second: `journalctl _SYSTEMD_UNIT={sent.sender_unit}`.",)
+    return (
+        "Ask who was logged in or which job ran at that second: `journalctl --since` around the time of death, "
+        "and the shells' histories.",
+    )
+
+
+def _unexplained(ending: Ending) -> tuple[str, ...]:
+    if not ending.timeline.covers("kernel"):
+        return (
+            "Make the kernel log readable for the daemon (`journalctl -k` must show this boot) before the next time.",
+        )
+    if not ending.timeline.covers("server"):
+        return ("Have journald keep all of the unit's lines (LogRateLimitIntervalSec=0) before the next time.",)
+    return ("Run inquest-sigtrace.service: then the next kill's sender is known.",)
+
+
+# --- starts -----------------------------------------------------------------------------------------------------
+
+
+def _configuration(subclass: str, ending: Ending) -> tuple[str, ...]:
+    if subclass == "address-in-use":
+        return ("See who holds the port (`ss -ltnp`), end that or choose another port, and start again.",)
+    if any(word in subclass for word in _POOL_TOO_SMALL):
+        now = _now(ending, "mem_fraction_static")
+        return (
+            f"Raise mem_fraction_static{now}: after the weights too little was left for the KV cache. If it cannot be "
+            "raised, use a smaller draft model or a shorter context_length.",
+        )
+    return ("Change what the message names in the spec, run `inquest units check`, start again.",)
+
+
+def _exec_failure(subclass: str, ending: Ending) -> tuple[str, ...]:
+    if subclass == "dependency":
+        return (f"Mend the unit that failed: `systemctl list-dependencies --failed {ending.run.unit}`.",)
+    if subclass == "resources":
+        return ("Look at the limits of processes and memory of the host: systemd could not make a process.",)
+    if subclass == "execstartpost" and any("held by" in r.reason for r in ending.timeline.all(PreflightRefused)):
+        return ("See who holds the port (`ss -ltnp`), end that or choose another port, and start again.",)
+    if subclass.startswith("exec"):
+        return ("Run the failed step by hand as the unit's user (`systemctl cat` shows it) and mend what it says.",)
+    return ("Correct the path, user or folder that systemd names (`systemd-analyze verify` shows it).",)

@@ -17,6 +17,8 @@ from forensics.timeline import Timeline
 log = logging.getLogger(__name__)
 
 NOT_CRASHES = frozenset({"clean-stop"})
+_NEVER_STARTED = ("exec-failure", "preflight-refused", "clean-stop")
+"""Of these it goes without saying that the server had not logged a line."""
 
 
 def classify(run: Run, timeline: Timeline, rules: Sequence[Rule] = RULES) -> Verdict:
@@ -75,14 +77,14 @@ def _verdict(
         family=family,
         strength=finding.strength if finding else None,
         subclass=subclass,
-        summary=_summary(ending, finding, at, ready=ready),
+        summary=_summary(ending, cause, finding, at, ready=ready),
         phase=at,
         became_ready=ready,
         is_crash=cause not in NOT_CRASHES,
         doing=doing(ending, began),
         evidence=evidence,
         ruled_out=tuple(ruled_out),
-        also=tuple(rule.cause for rule, other in found if finding and _begins_elsewhere(other, finding)),
+        also=_also(found, finding),
         gaps=tuple(dict.fromkeys(ending.timeline.gaps)),
         notes=(*(finding.notes if finding else ()), *notes, *_notes(ending, cause)),
         advice=advise(cause, finding, at, ending),
@@ -93,17 +95,26 @@ def _verdict(
     )
 
 
-def _begins_elsewhere(other: Finding, chosen: Finding) -> bool:
-    """Whether another rule's finding rests on another event: the same event read more coarsely is no other cause."""
-    began = [entry.event for entry in chosen.evidence if entry.role is Role.INITIATING]
-    return not any(entry.event in began for entry in other.evidence if entry.role is Role.INITIATING)
+def _also(found: list[tuple[Rule, Finding]], chosen: Finding | None) -> tuple[str, ...]:
+    """The other causes that were found, each resting on an event of its own: the same event read more coarsely is no
+    other cause, and neither is what says only that something is not known."""
+    causes = []
+    begun = [entry.event for entry in chosen.evidence if entry.role is Role.INITIATING] if chosen else []
+    for rule, other in found:
+        began = [entry.event for entry in other.evidence if entry.role is Role.INITIATING]
+        if other is chosen or rule.family is Family.UNKNOWN or not began or any(event in begun for event in began):
+            continue
+        causes.append(rule.cause)
+        begun += began
+    return tuple(causes)
 
 
-def _summary(ending: Ending, finding: Finding | None, at: Phase, *, ready: bool) -> str:
+def _summary(ending: Ending, cause: str, finding: Finding | None, at: Phase, *, ready: bool) -> str:
     said = finding.summary if finding else f"It ended ({ending.exit_words}); what led to it is not in the evidence."
     if finding is not None and at is Phase.SHUTDOWN and ready:
         return f"{said} It had served well until then: the configuration is not to blame."
-    if at is Phase.BEFORE_LOGGING and ending.timeline.first(LogStats) is None:
+    silent = at is Phase.BEFORE_LOGGING and ending.timeline.first(LogStats) is None
+    if silent and cause not in _NEVER_STARTED:
         return f"{said} The server had not logged a single line."
     return said
 

@@ -63,6 +63,21 @@ def headline(failure: Failure, limit: int = 200) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def decisive_line(failure: Failure, found: re.Match[str] | None, limit: int = 200) -> str:
+    """The line of what it says that a pattern was found in: of a chain of exceptions, the one that matters."""
+    if found is None:
+        return ""
+    text = found.string
+    line = text[text.rfind("\n", 0, found.start()) + 1 :].split("\n", 1)[0].strip()
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def sentence(text: str) -> str:
+    """The text with one full stop at its end, whatever it ended in."""
+    text = text.rstrip(" .:,")
+    return text if text.endswith("…") else f"{text}."
+
+
 def innermost(failure: Failure) -> str:
     """`file.py in function` of the frame that raised; without line numbers, which move with every release."""
     if isinstance(failure, Traceback) and failure.frames:

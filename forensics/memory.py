@@ -6,7 +6,7 @@ SGLang's `GB` are GiB. On unified-memory machines NVML has no figures and SGLang
 from collections.abc import Iterator
 
 from forensics.causality import Ending
-from forensics.events import CgroupMemory, Event, GpuMemory, HostMemory, Milestone, OomLimit, OomVictim, Remains
+from forensics.events import CgroupMemory, Event, GpuMemory, HostMemory, Milestone, OomVictim, Remains
 from forensics.model import MemoryFigure, MemoryStory
 
 _GIB = 2**30
@@ -80,7 +80,7 @@ def _host(ending: Ending) -> Iterator[MemoryFigure]:
         ):
             if size is not None:
                 yield MemoryFigure(what=what, size_bytes=size, source="memory cgroup")
-    for limit in list(ending.timeline.all(OomLimit))[-1:]:
+    for limit in [kill.limit for kill in ending.oom_kills if kill.limit is not None][-1:]:
         yield MemoryFigure(what="limit at the kill", size_bytes=limit.limit_bytes, source="kernel")
         yield MemoryFigure(what="used at the kill", size_bytes=limit.usage_bytes, source="kernel")
     for victim in ending.timeline.all(OomVictim):

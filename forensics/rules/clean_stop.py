@@ -46,13 +46,22 @@ def _requested(ending: Ending, stop: Event) -> Finding | NotThis | None:
     foreign = run.exit_code == "killed" and run.exit_status == 9 and not _said_why(ending)
     return Finding(
         strength=Strength.LIKELY if foreign else Strength.CONFIRMED,
-        summary=f"{_HOW[kind]} and the server ended within its time ({ending.exit_words}).",
+        summary=f"{_HOW[kind]} and {_ended(ending)}.",
         subclass=kind,
         evidence=tuple(evidence),
         notes=("It did not say that it killed itself at the end of the stop: somebody may have cut it short.",)
         if foreign
         else (),
     )
+
+
+def _ended(ending: Ending) -> str:
+    run = ending.run
+    if run.exit_code is None and run.result is None:
+        return "took the server along; its own end was not recorded"
+    if run.exit_code == "killed" and run.exit_status == 9 and _said_why(ending):
+        return "the server ended within its time (by SIGKILL of itself, as SGLang does up to 0.5.19)"
+    return f"the server ended within its time ({ending.exit_words})"
 
 
 def _said_why(ending: Ending) -> bool:

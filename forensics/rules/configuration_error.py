@@ -71,7 +71,9 @@ def match(ending: Ending) -> Finding | NotThis | None:
     found = finding(
         ending,
         failure,
-        summary=sentence(f"SGLang refused the configuration at start: {decisive_line(failure, known) or headline(failure)}"),
+        summary=sentence(
+            f"SGLang refused the configuration at start: {decisive_line(failure, known) or headline(failure)}"
+        ),
         subclass=re.sub(r"[^a-z0-9]+", "-", (known[0] if known else kind).lower()).strip("-")[:50],
     )
     # Of an exception that nobody here knows, its type and that it came before the server was ready are all there is.

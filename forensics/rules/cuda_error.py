@@ -13,6 +13,11 @@ from forensics.events import ServerError, Xid
 from forensics.failure import CUDA, finding, search_machine
 from forensics.model import Evidence, Finding, NotThis, Role
 
+_ASYNCHRONOUS = re.compile(
+    r"illegal|misaligned|assert|launch failure|unspecified|EXECUTION_FAILED|INTERNAL_ERROR|ECC|hardware|program counter"
+)
+_LATER = " CUDA reports it at a later call, so the line that raised is often not the kernel that failed."
+
 
 def match(ending: Ending) -> Finding | NotThis | None:
     failure = ending.failure
@@ -32,8 +37,7 @@ def match(ending: Ending) -> Finding | NotThis | None:
     result = finding(
         ending,
         initiating,
-        summary=f"CUDA error: {name}. CUDA reports it at a later call, so the line that raised is often not the kernel "
-        "that failed.",
+        summary=f"CUDA error: {name}{_assertion(asserted)}.{_LATER if _ASYNCHRONOUS.search(name) else ''}",
         subclass=re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60],
         key=("cuda-error", name),
     )
@@ -41,6 +45,11 @@ def match(ending: Ending) -> Finding | NotThis | None:
     if asserted is not None and asserted is not initiating:
         extra.insert(0, Evidence(role=Role.CONTEXT, event=asserted, why="the assertion that failed on the device"))
     return replace(result, evidence=(result.evidence[0], *extra, *result.evidence[1:]))
+
+
+def _assertion(asserted: ServerError | None) -> str:
+    what = dict(asserted.values).get("what") if asserted else None
+    return f" (`{what}` did not hold on the device)" if what else ""
 
 
 def _asserted(ending: Ending, failure: Failure) -> ServerError | None:

@@ -11,6 +11,7 @@ from forensics.causality import Ending
 from forensics.events import Milestone
 from forensics.failure import finding, search_machine
 from forensics.model import Finding, NotThis
+from forensics.phase import became_ready
 
 PATTERN = re.compile(
     r"(?:(?:CUDA|HIP) out of memory|OutOfMemoryError: Out of memory)\. Tried to allocate (?P<tried>[\d.]+ \w+)"
@@ -41,26 +42,33 @@ def match(ending: Ending) -> Finding | NotThis | None:
         words.append(f", {figures['free']} of {figures['total']} were free on GPU {figures['gpu']}")
     if other:
         words.append(f"; process {other['pid']}, which torch does not count as this one, held {other['held']}")
-    subclass = {"while loading weights": "weights", "while graphs were captured": "graph-capture"}.get(where, "")
     return finding(
         ending,
         ending.failure,
         summary="".join(words) + ".",
-        subclass=subclass or ("startup" if "start" in where else "runtime"),
-        key=("cuda-oom", subclass or where),
+        subclass=_SUBCLASSES.get(where, "startup"),
+        key=("cuda-oom", where),
     )
+
+
+_SUBCLASSES = {
+    "while serving": "runtime",
+    "while loading weights": "weights",
+    "as the KV cache was allocated": "kv-cache",
+    "while graphs were captured": "graph-capture",
+    "in the warm-up": "warmup",
+}
 
 
 def _where(ending: Ending, usec: int) -> str:
     """The step of the start that was under way, as SGLang's own lines tell."""
-    passed = [milestone.name for milestone in ending.timeline.all(Milestone) if milestone.usec <= usec]
-    if "ready" in passed:
+    if became_ready(ending, before=usec):
         return "while serving"
-    last = passed[-1] if passed else ""
+    passed = [milestone.name for milestone in ending.timeline.all(Milestone) if milestone.usec <= usec]
     steps = {
         "load-weight-begin": "while loading weights",
         "load-weight-end": "as the KV cache was allocated",
         "graph-capture-begin": "while graphs were captured",
         "uvicorn-running": "in the warm-up",
     }
-    return steps.get(last, "during the start")
+    return steps.get(passed[-1] if passed else "", "during the start")

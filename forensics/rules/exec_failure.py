@@ -28,7 +28,7 @@ _AT_ONCE_USEC = 10_000_000
 def match(ending: Ending) -> Finding | NotThis | None:
     hint = ending.timeline.first(SpawnFailed)
     hints = (Evidence(role=Role.CONTEXT, event=hint, why="the forked child's own words"),) if hint else ()
-    reason = f": {hint.executable or hint.step}: {hint.error}" if hint else ""
+    reason = "".join(f": {part}" for part in (hint.executable or hint.step, hint.error) if part) if hint else ""
     main, step = ending.main_exit, ending.start_step_failed
     if ending.run.result == "exec-condition":
         return None

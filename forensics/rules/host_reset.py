@@ -9,6 +9,9 @@ from forensics.causality import Ending
 from forensics.events import BootEnded, DriverNoMemory
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
 
+_WHAT = "Power, a panic or a reset"
+_STARVED = "Before that the GPU driver could not get host memory, of which such machines hang"
+
 
 def match(ending: Ending) -> Finding | NotThis | None:
     ended = ending.timeline.first(BootEnded)
@@ -19,7 +22,7 @@ def match(ending: Ending) -> Finding | NotThis | None:
     return Finding(
         strength=Strength.LIKELY,
         summary="The machine went down with the server running: its journal ends without a shutdown, and another boot "
-        "follows. Power, a panic or a reset; the server itself recorded no failure.",
+        f"follows. {_STARVED if starved else _WHAT}; the server itself recorded no failure.",
         subclass="host-memory-exhausted" if starved else "unclean-boot-end",
         evidence=(Evidence(role=Role.INITIATING, event=ended, why="no record of a shutdown"), *context),
         key=("host-reset",),

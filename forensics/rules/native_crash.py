@@ -6,7 +6,7 @@ Followed by: for a child `crashed with exit code -11`, EOFError, SIGQUIT to main
 """
 
 from forensics.causality import NATIVE_SIGNALS, Ending
-from forensics.events import ChildDied, Event, FatalPythonError, NativeAbort, ServerError
+from forensics.events import ChildDied, Event, FatalPythonError, NativeAbort, ServerError, SystemdKill
 from forensics.failure import innermost, said, stable
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
 from forensics.senders import by_whom
@@ -15,6 +15,8 @@ from forensics.senders import by_whom
 def match(ending: Ending) -> Finding | NotThis | None:
     if (sent := ending.outsider) is not None and sent.signal in NATIVE_SIGNALS:
         return NotThis(why=f"{NATIVE_SIGNALS[sent.signal]} was sent from outside, by {by_whom(ending.run, sent)}")
+    if (order := _ordered_abort(ending)) is not None:
+        return NotThis(why=f"systemd itself had it aborted: {order.record.message[:120]}")
     failure = ending.failure
     told = failure if isinstance(failure, FatalPythonError | NativeAbort) else _glibc(failure)
     if failure is not None and told is None:
@@ -38,7 +40,7 @@ def match(ending: Ending) -> Finding | NotThis | None:
         not isinstance(event, FatalPythonError | NativeAbort | ServerError | ChildDied) for event, _ in witnesses
     )
     first, why = witnesses[0]
-    words = f": {said(told).splitlines()[0][:160]}" if told is not None and said(told) else ""
+    words = f": {said(told).splitlines()[0][:160]}" if isinstance(told, NativeAbort | ServerError) else ""
     place = innermost(told) if told is not None else ""
     return Finding(
         strength=Strength.CONFIRMED
@@ -53,6 +55,13 @@ def match(ending: Ending) -> Finding | NotThis | None:
         ),
         key=(name, victim, stable(place or words)),
     )
+
+
+def _ordered_abort(ending: Ending) -> Event | None:
+    """systemd's SIGABRT to all, for its watchdog or at the end of a stop: whatever dumps core then was told to."""
+    orders = [kill for kill in ending.timeline.all(SystemdKill) if kill.signal == "SIGABRT"]
+    first = ending.failure
+    return next((order for order in orders if first is None or order.usec <= first.usec), None)
 
 
 def _glibc(failure: object) -> ServerError | None:

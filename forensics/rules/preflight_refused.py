@@ -8,6 +8,7 @@ Followed by: `Failed to start`, Result=exit-code; no restart helps before the re
 
 from forensics.causality import Ending
 from forensics.events import LogStats, PreflightRefused
+from forensics.failure import sentence
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
 
 _SPEC_REFUSED = 78
@@ -33,9 +34,14 @@ def match(ending: Ending) -> Finding | NotThis | None:
             return None
     if not refusals or exit_.exit_code != "exited":
         return None
+    reasons = list(dict.fromkeys(refusal.reason for refusal in refusals))
+    if refusals[0].check == "spec":
+        # The last line says what to do.
+        reasons = [reason for reason in reasons if not reason.startswith("nothing was started")] or reasons
+    what = "The server's spec was refused" if refusals[0].check == "spec" else "The check before the start refused"
     return Finding(
         strength=Strength.CONFIRMED,
-        summary="The check before the start refused: " + "; ".join(dict.fromkeys(r.reason for r in refusals)),
+        summary=sentence(f"{what}: {'; '.join(reasons)}"),
         subclass=refusals[0].check,
         evidence=(
             *(Evidence(role=Role.INITIATING, event=refusal, why="the check's own words") for refusal in refusals[:8]),

@@ -8,7 +8,7 @@ Followed by: SIGQUIT to main, `kill_process_tree called`, status=9/KILL of main 
 
 from forensics.causality import Ending
 from forensics.events import Traceback
-from forensics.failure import finding, headline, innermost, who
+from forensics.failure import finding, headline, innermost, sentence, who
 from forensics.model import Finding, NotThis
 
 
@@ -21,6 +21,8 @@ def match(ending: Ending) -> Finding | NotThis | None:
     return finding(
         ending,
         failure,
-        summary=f"An exception ended the {who(failure, ending)}: {headline(failure)}{f' ({place})' if place else ''}.",
+        summary=sentence(
+            f"An exception ended the {who(failure, ending)}: {headline(failure)}{f' ({place})' if place else ''}"
+        ),
         subclass=failure.exception.rsplit(".", 1)[-1].lower(),
     )

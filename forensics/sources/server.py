@@ -38,10 +38,11 @@ from forensics.sources.tracebacks import (
 SOURCE = "server"
 _MAX_BLOCK_LINES = 600
 _MAX_ARG_CHARS = 400
-_GLUED = re.compile(r"refleaks\.html(?=\[\d{4}-)")
+_GLUED = re.compile(r"(?:refleaks\.html|(?:it/s|s/it|B/s)[^\[\]\n]{0,40}\])(?=\[\d{4}-\d\d-\d\d )")
+"""Bars of tqdm and notices of nanobind end without a newline: the next record stands behind them on their line."""
 _REFUSED = re.compile(
-    r"inquest: (?:preflight refused: (?P<check>[\w-]{1,40})|(?P<spec>spec) refused|not (?P<ready>ready) after \d{1,9} s)"
-    r": (?P<reason>.*)",
+    r"inquest: (?:preflight refused: (?P<check>[\w-]{1,40})|(?P<spec>spec) refused|not ready after \d{1,9} s): "
+    r"(?P<reason>.*)",
     re.DOTALL,
 )
 _STRAY_STARTS = frozenset({"Pr", "Ex", "Er", "ER"})
@@ -138,7 +139,7 @@ class ServerLog:
             message = lines.ANSI.sub("", message)
         if "\r" in message:
             message = message.rstrip("\r").rsplit("\r", 1)[-1]
-        if "refleaks" in message and (glued := _GLUED.search(message)):
+        if message[:1] != "[" and ("][" in message or "refleaks" in message) and (glued := _GLUED.search(message)):
             message = message[glued.end() :]
         pid = entry.pid
         if prefixed := lines.PREFIX.match(message):

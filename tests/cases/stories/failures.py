@@ -642,3 +642,16 @@ def orphan(j: Journal) -> None:
     second.pools().graphs().open().ready().serve(3).killed()
     first.expect("silent-exit", "likely")
     second.expect("external-signal", "likely", subclass="sigkill-main")
+
+
+@case("configuration-error/glued-to-a-progress-bar")
+def glued(j: Journal) -> None:
+    """tqdm's bar ends without a newline: the scheduler's exception stands behind it on its line."""
+    life = j.life()
+    life.starting().load().wait(0.2).line(
+        f"Multi-thread loading shards:   0% Completed | 0/1 [00:00<?, ?it/s][{j.clock()}] Scheduler hit an exception: "
+        'Traceback (most recent call last):\n  File "/srv/sglang/srt/model_loader/weight_utils.py", line 1376, in '
+        "default_weight_loader\nAssertionError: Attempted to load weight (torch.Size([256])) into parameter "
+        "(torch.Size([512]))", life.scheduler,
+    ).self_kill(serving=False)  # fmt: skip
+    life.expect("configuration-error", "confirmed", subclass="attempted-to-load-weight", phase="startup")
