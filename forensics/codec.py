@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 from forensics.events import EVENT_TYPES, Event, Gap
 from forensics.history import History
 from forensics.model import Crash, Evidence, Role, Run, RunRecord, Verdict
+from forensics.runs import decoding
 from forensics.timeline import Timeline
 
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {}
@@ -68,9 +69,11 @@ def load_run(data: dict[str, Any]) -> Run:
 
 def dump_run_record(record: RunRecord) -> dict[str, Any]:
     """An open run for the checkpoint. The events are written one by one, since each has its own class."""
-    scalars = {name: getattr(record, name) for name in RunRecord.__dataclass_fields__ if name not in ("events", "gaps")}
+    apart = ("events", "gaps", "decoding")
+    scalars = {name: getattr(record, name) for name in RunRecord.__dataclass_fields__ if name not in apart}
     return {
         **scalars,
+        "decoding": decoding.dump(record.decoding),
         "events": [dump_event(event) for event in record.events],
         "gaps": [dump_gap(gap) for gap in record.gaps],
     }
@@ -81,6 +84,7 @@ def load_run_record(data: dict[str, Any]) -> RunRecord:
     data["pids"] = {int(pid): role for pid, role in data["pids"].items()}
     data["events"] = [load_event(event) for event in data["events"]]
     data["gaps"] = [load_gap(gap) for gap in data["gaps"]]
+    data["decoding"] = decoding.load(data.get("decoding", {}))
     return RunRecord(**data)
 
 

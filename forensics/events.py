@@ -6,7 +6,7 @@ Adding a fact: one class here, one parser in `forensics/sources/`.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -465,10 +465,10 @@ class LogStats(Event):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeStats(Event):
     """What the run's decode lines came to: one fact a run, made when it ended. `tally` is what
-    `forensics.runs.decoding.dump` gives."""
+    `forensics.runs.decoding.dump` gives, as JSON."""
 
     kind = "decode-stats"
-    tally: dict[str, Any]
+    tally: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -478,7 +478,7 @@ class BenchResult(Event):
 
     kind = "bench-result"
     options: str
-    figures: tuple[tuple[str, float], ...]
+    figures: tuple[tuple[str, str], ...]
 
 
 # --- sampled while the server lives, since they vanish with it (cgroup, process, gpu, host, unit) ------------

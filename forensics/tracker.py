@@ -3,6 +3,7 @@
 Everything here can be saved at a checkpoint (`RunRecord`) and taken up again, so that a killed daemon loses nothing.
 """
 
+import json
 import signal
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -446,7 +447,7 @@ def _decode_stats(record: RunRecord) -> DecodeStats:
             realtime_usec=record.last_realtime_usec,
             message=f"{record.decoding.lines} decode lines were logged",
         ),
-        tally=decoding.dump(record.decoding),
+        tally=json.dumps(decoding.dump(record.decoding)),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from forensics.entry import Entry
 from forensics.events import Event
-from forensics.sources import coredump, kernel, oomkillers, remains, sigtrace, systemd
+from forensics.sources import bench, coredump, kernel, oomkillers, remains, sigtrace, systemd
 
 Parse = Callable[[Entry], Event | None]
 
@@ -19,4 +19,5 @@ RECORDED: tuple[Parse, ...] = (
     oomkillers.parse,
     remains.parse,
     sigtrace.parse,
+    bench.parse,
 )

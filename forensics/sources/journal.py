@@ -16,7 +16,7 @@ from typing import Any
 from forensics.entry import Entry
 from forensics.errors import SourceError
 from forensics.events import Gap
-from forensics.sources import coredump, kernel, oomkillers, server, sigtrace, systemd
+from forensics.sources import bench, coredump, kernel, oomkillers, server, sigtrace, systemd
 from forensics.sources.journal_access import kernel_readable, readable
 from forensics.sources.journal_lines import ServerLines
 from forensics.sources.journal_place import Position, unpack
@@ -39,6 +39,7 @@ _MATCHES = (
     f"MESSAGE_ID={systemd.SHUTDOWN}",
     f"MESSAGE_ID={JOURNAL_DROPPED}",
     f"MESSAGE_ID={JOURNAL_MISSED}",
+    f"MESSAGE_ID={bench.MESSAGE_ID}",
     *(f"MESSAGE_ID={message_id}" for message_id in sigtrace.MESSAGE_IDS),
     *(f"_SYSTEMD_UNIT={unit}" for unit in oomkillers.KILLERS),
 )

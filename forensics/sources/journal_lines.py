@@ -22,13 +22,15 @@ def _is(found: re.Match[bytes] | None, group: int) -> bool:
 
 class ServerLines(Stream):
     """The lines of one unit. What `skipped` matches is only counted; of those where its group `sample` took part,
-    the last one of each count is offered all the same."""
+    the last one of each count is offered all the same. Those where `decode` did go with the counts, as text."""
 
     def __init__(self, path: Path | None, unit: str, skipped: re.Pattern[bytes]) -> None:
         super().__init__(path, [f"_SYSTEMD_UNIT={unit}"])
         self.unit = unit
         self._skipped = skipped
         self._parts: dict[str, tuple[Entry, list[str]]] = {}
+        # Of the lines that are being counted: which they are of them, and their text.
+        self._decodes: list[tuple[int, bytes]] = []
 
     def _fill(self, budget: int) -> int:
         looked = 0
@@ -52,7 +54,9 @@ class ServerLines(Stream):
         """Pass over lines that are only counted. Returns how many they were, which of them was the last sample (0:
         none), the first one's invocation and stamp, and whether the reader now stands on another kind of line."""
         reader, sample = self.reader, self._skipped.groupindex.get("sample", -1)
+        decode = self._skipped.groupindex.get("decode")
         count, sampled, first, size = 0, 0, ("", 0), 1
+        self._decodes = []
         while count < budget:
             # In bulk: reading and matching in turn would cost a half more.
             messages, without = self._messages(min(size, budget - count))
@@ -63,6 +67,12 @@ class ServerLines(Stream):
             if count == 0 and stop:
                 first = (field(reader, "_SYSTEMD_INVOCATION_ID"), reader._get_monotonic().timestamp)
             sampled = next((count + at + 1 for at in reversed(range(stop)) if _is(matches[at], sample)), sampled)
+            if decode:
+                self._decodes += [
+                    (count + at + 1, messages[at])
+                    for at, match in enumerate(matches[:stop])
+                    if match is not None and match.start(decode) >= 0
+                ]
             count += stop
             if stop < len(messages) or without:
                 if back := len(messages) - stop - (not without):
@@ -103,10 +113,11 @@ class ServerLines(Stream):
         reader = self.reader
         invocation_id, first_usec = first
         items: list[Item] = []
+        self._decodes = [(number, text) for number, text in self._decodes if number != sampled]
         if field(reader, "_SYSTEMD_INVOCATION_ID") != invocation_id:
             items += self._counted_by_run(count, sampled)
         elif kept := count - (sampled > 0):
-            items.append(self._lines(invocation_id, kept, first_usec))
+            items.append(self._lines(invocation_id, kept, first_usec, count))
         if sampled:
             back = count - sampled
             if back:
@@ -130,16 +141,19 @@ class ServerLines(Stream):
             if (invocation_id := field(reader, "_SYSTEMD_INVOCATION_ID")) != current:
                 if kept:
                     reader._previous()
-                    items.append(self._lines(current, kept, first_usec))
+                    items.append(self._lines(current, kept, first_usec, number - 1))
                     reader._next()
                 current, kept, first_usec = invocation_id, 0, reader._get_monotonic().timestamp
             kept += number != sampled
         if kept:
-            items.append(self._lines(current, kept, first_usec))
+            items.append(self._lines(current, kept, first_usec, count))
         return items
 
-    def _lines(self, invocation_id: str, count: int, first_usec: int) -> Lines:
+    def _lines(self, invocation_id: str, count: int, first_usec: int, last: int) -> Lines:
+        """`count` lines of one run, of which the one at the reader's position is the number `last` of all."""
         monotonic = self.reader._get_monotonic()
+        decodes = tuple(text.decode("utf-8", "replace") for number, text in self._decodes if number <= last)
+        self._decodes = [(number, text) for number, text in self._decodes if number > last]
         return Lines(
             unit=self.unit,
             invocation_id=invocation_id,
@@ -148,6 +162,7 @@ class ServerLines(Stream):
             first_monotonic_usec=first_usec,
             last_monotonic_usec=monotonic.timestamp,
             last_realtime_usec=self.reader._get_realtime(),
+            decodes=decodes,
         )
 
     def _join(self, entry: Entry) -> Entry | None:

@@ -22,7 +22,8 @@ _THRESHOLD_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """Lines of a server that were counted, not kept: they carry no fact."""
+    """Lines of a server that were counted, not kept: they carry no fact. `decodes` are those of them whose figures
+    go into the run's tally."""
 
     unit: str
     invocation_id: str
@@ -31,6 +32,7 @@ class Lines:
     first_monotonic_usec: int
     last_monotonic_usec: int
     last_realtime_usec: int
+    decodes: tuple[str, ...] = ()
 
 
 Item = Entry | Lines | Gap

@@ -101,6 +101,7 @@ def test_what_matters_comes_in_order_and_the_rest_is_counted(tmp_path: Path) -> 
         first_monotonic_usec=1_002_000,
         last_monotonic_usec=1_007_000,
         last_realtime_usec=REALTIME_USEC + 1_007_000,
+        decodes=(BATCH.format(1),),
     )
     batch, oom, exited = items[3], items[4], items[6]
     assert isinstance(batch, Entry)
