@@ -49,6 +49,8 @@ def main(globs: list[str]) -> int:
         pass
     except NotTraceable as error:
         sys.stderr.write(f"signals cannot be traced, and verdicts will not name their senders: {error}\n")
+        # Done, rather than failed: systemd would try again for ever.
+        daemon.notify("READY=1\nSTATUS=Signals cannot be traced here")
     return 0
 
 

@@ -1,6 +1,8 @@
 """The signal tracer: the kernel's text, /proc, cgroup trees and floods. With the kernel itself: tests/e2e/vm."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -8,6 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import forensics.sigtrace.__main__ as program
+from forensics.errors import SettingsError
+from forensics.settings import Settings
 from forensics.sigtrace import INTERRUPTED, SIGNAL_SENT, WATCHING
 from forensics.sigtrace.instance import NotTraceable, TraceInstance
 from forensics.sigtrace.pipe import Executed, Item, Lost, PipeText, Signal
@@ -367,3 +372,31 @@ def test_a_message_for_people(tmp_path: Path) -> None:
 def test_where_tracefs_is_missing_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(NotTraceable, match="tracefs is not mounted"), TraceInstance(tmp_path):
         pass
+
+
+# --- the program ------------------------------------------------------------------------------------------------
+
+
+def test_the_units_come_from_the_settings_and_what_read_them_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    executed: list[list[str]] = []
+    monkeypatch.setattr("forensics.settings.load", lambda: Settings(units=("sglang-*.service", "vllm@*.service")))
+    monkeypatch.setattr(os, "execv", lambda path, argv: executed.append(argv))
+    program.main([])
+    assert executed == [[sys.executable, "-m", "forensics.sigtrace", "sglang-*.service", "vllm@*.service"]]
+
+
+def test_wrong_settings_are_told_and_end_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def wrong() -> Settings:
+        raise SettingsError("settings-invalid", "inquestd.toml: units: not a list", "Correct it.")
+
+    monkeypatch.setattr("forensics.settings.load", wrong)
+    assert program.main([]) == 2
+    assert "inquestd.toml: units: not a list" in capsys.readouterr().err
+
+
+def test_it_loads_nothing_of_the_daemon() -> None:
+    code = "import sys, forensics.sigtrace.__main__; print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert {"pydantic", "forensics.settings", "forensics.tracker", "forensics.rules"}.isdisjoint(loaded)
