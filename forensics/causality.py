@@ -175,6 +175,13 @@ class Ending:
         )
 
     @cached_property
+    def failed_while_stopping(self) -> Failure | None:
+        """A failure of its own after a stop was asked for: told, but not what ended it."""
+        if self.stop_usec is None:
+            return None
+        return next((f for f in self._failed if self._in_teardown(f) and not is_echo(f)), None)
+
+    @cached_property
     def echo(self) -> Failure | None:
         """The first sign that a process had gone without a word."""
         return next((failure for failure in self.failures if is_echo(failure)), None)

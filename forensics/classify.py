@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from forensics.advice import advise
 from forensics.causality import Ending
 from forensics.events import LogStats, SpawnFailed, StartLimitHit, Unkillable
+from forensics.failure import headline, sentence
 from forensics.fingerprint import digest, signature
 from forensics.memory import story
 from forensics.model import Family, Finding, NotThis, Phase, Role, RuledOut, Run, Strength, Verdict
@@ -125,6 +126,8 @@ def _notes(ending: Ending, cause: str) -> list[str]:
         notes.append("The start limit was hit: systemd does not start this unit again by itself.")
     if ending.timeline.first(Unkillable):
         notes.append("Processes were still there after SIGKILL: they hang in the kernel, typically in the GPU driver.")
+    if (failed := ending.failed_while_stopping) is not None and cause in ("clean-stop", "stop-timeout"):
+        notes.append(sentence(f"While it was stopping, it also failed: {headline(failed, 160)}"))
     if cause != "kernel-oom":
         notes += [_outlived_kill(ending, kill) for kill in ending.oom_kills]
     hint = ending.timeline.first(SpawnFailed)

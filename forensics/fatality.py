@@ -18,6 +18,7 @@ from forensics.events import (
     ProcessExit,
     ServerArgs,
     ServerError,
+    ServerSignal,
     Traceback,
 )
 from forensics.model import Run
@@ -43,6 +44,7 @@ _STREAM_LATE_USEC = 1_000_000
 """Last words on stdout may reach journald after PID 1's record of the exit."""
 
 _SILENT_USEC = 10_000_000
+_TOLD_USEC = 30_000_000
 _USAGE_USEC = 10_000_000
 
 _ENDING_HEADERS = ("Scheduler hit", "TpModelWorkerClient hit", "DetokenizerManager hit", "DataParallelController hit")
@@ -174,7 +176,9 @@ class _Fatal:
 
     def error(self, error: ServerError) -> bool:
         run, pid = self.run, error.record.pid
-        if dict(error.values).get("soft") == "True" or outlived(run, self.timeline, error):
+        if dict(error.values).get("soft") == "True":
+            return False
+        if outlived(run, self.timeline, error) and not (error.name == "scheduler-watchdog" and self._told_main(error)):
             return False
         if error.name in _NEVER_MAINS and pid is not None and pid == run.main_pid:
             return False
@@ -182,6 +186,17 @@ class _Fatal:
             status = run.exit_code in (None, "exited") and run.exit_status in (None, 2)
             return status and self.end_usec - error.usec <= _USAGE_USEC and not self._started(error)
         return error.name != "address-in-use" or not self._opened(error)
+
+    def _told_main(self, error: ServerError) -> bool:
+        """Whether SIGQUIT reached main soon after, for nothing else, and the end followed, even if work had resumed."""
+        for event in self.timeline.events:
+            if not 0 <= event.usec - error.usec <= _TOLD_USEC:
+                continue
+            if isinstance(event, Traceback) and event.header.startswith(_ENDING_HEADERS):
+                return False
+            if isinstance(event, ServerSignal) and event.name in ("sigquit-received", "child-failed"):
+                return self.end_usec - error.usec <= PATIENCE_USEC
+        return False
 
     def _started(self, event: Event) -> bool:
         """Whether the arguments had been accepted before."""

@@ -60,7 +60,8 @@ def kills(run: Run, timeline: Timeline) -> Iterator[Kill]:
 
 def _concerns(run: Run, event: OomKill | OomVictim) -> bool:
     if isinstance(event, OomVictim):
-        return run.owns_pid(event.victim_pid)
+        # No cgroup is named, and numbers are used again: only a process whose part is known counts by its number.
+        return event.victim_pid == run.main_pid or run.pids.get(event.victim_pid, "") in (*_CHILDREN, "main")
     if event.task_memcg is not None:
         return run.owns_cgroup(event.task_memcg)
     return run.owns_pid(event.oom_victim_pid)
@@ -107,7 +108,7 @@ def _victim(run: Run, pid: int | None, comm: str) -> str:
     """`main`, `child`, or `helper`: a compiler, py-spy, or whatever else the server ran and can do without."""
     if pid is not None and pid == run.main_pid:
         return "main"
-    if comm.startswith("sglang::") or run.pids.get(pid or 0, "") in _CHILDREN:
+    if comm.startswith("sglang::") or run.pids.get(pid or 0, "") in (*_CHILDREN, "main"):
         return "child"
     if run.main_pid is None and run.exit_code == "killed" and run.exit_status == 9:
         return "main"

@@ -221,6 +221,8 @@ class Tracker:
             return touched | self._note_everywhere(event, entry)
         if self._watched(unit := entry.get("_SYSTEMD_UNIT")):
             touched |= self._server_line(unit, entry, event)
+        elif event is None and not unit and (run := self._writer_without_unit(entry)) is not None:
+            touched |= self._server_line(run.record.unit, entry, None)
         return touched
 
     def _note_everywhere(self, event: Event, entry: Entry) -> set[str]:
@@ -263,7 +265,7 @@ class Tracker:
     def _server_line(self, unit: str, entry: Entry, hint: Event | None) -> set[str]:
         invocation_id = entry.get("_SYSTEMD_INVOCATION_ID")
         pid = entry.pid
-        run = self._owner_of(unit, pid, invocation_id)
+        run = self._owner_of(unit, pid, invocation_id) or self._writer_without_unit(entry)
         if run is None:
             if not invocation_id:
                 return set()
@@ -290,6 +292,17 @@ class Tracker:
             self._append(run, event)
         late = record.ended_usec is not None and len(record.events) != before
         return {record.invocation_id} if late else set()
+
+    def _writer_without_unit(self, entry: Entry) -> _Open | None:
+        """journald can be too late to learn the unit of a dying process, whose last lines lack it: its pid is known."""
+        if entry.get("_TRANSPORT") not in ("stdout", "syslog", "journal"):
+            return None
+        for run in self._runs.values():
+            record = run.record
+            alive = record.ended_usec is None or entry.monotonic_usec - record.ended_usec <= _KERNEL_LATE_USEC
+            if record.boot_id == entry.boot_id and alive and record.pids.get(entry.pid or 0, "") not in ("", "control"):
+                return run
+        return None
 
     def _owner_of(self, unit: str, pid: int | None, invocation_id: str) -> _Open | None:
         """An orphan that outlived its run logs under the invocation of the next one: its pid tells the truth."""
@@ -504,6 +517,9 @@ def _exit_of(state: UnitState | None, remains: Remains | None) -> tuple[str | No
 
 def _main_pid(record: RunRecord, timeline: Timeline) -> int | None:
     for milestone in timeline.all(Milestone):
-        if milestone.name == "server-process":
-            return int(dict(milestone.values)["pid"])
-    return next((pid for pid, role in record.pids.items() if role == "main"), None)
+        # In a container uvicorn's own number is of another namespace.
+        if milestone.name == "server-process" and (pid := int(dict(milestone.values)["pid"])) in record.pids:
+            return pid
+    if record.pids:
+        return next((pid for pid, role in record.pids.items() if role == "main"), None)
+    return next((int(dict(m.values)["pid"]) for m in timeline.all(Milestone) if m.name == "server-process"), None)

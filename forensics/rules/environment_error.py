@@ -9,8 +9,9 @@ import re
 
 from forensics.causality import Ending
 from forensics.events import NativeAbort
-from forensics.failure import decisive_line, finding, innermost, said, search, sentence
+from forensics.failure import decisive_line, finding, innermost, said, search, search_machine, sentence
 from forensics.model import Finding, NotThis
+from forensics.phase import became_ready
 
 PATTERN = re.compile(
     r"^(?:[\w.]+\.)?(?:ImportError|ModuleNotFoundError|PermissionError|MemoryError|PackageNotFoundError)\b"
@@ -31,7 +32,9 @@ def match(ending: Ending) -> Finding | NotThis | None:
         return None
     if isinstance(failure, NativeAbort) or said(failure).startswith("NCCL WARN"):
         return None  # an abort, or NCCL's own report, is that rule's, whatever resource was wanting
-    found = search(PATTERN, failure)
+    # Before it served, nobody had sent it a word that an exception could quote.
+    served = became_ready(ending, before=failure.usec)
+    found = search_machine(PATTERN, failure) if served else search(PATTERN, failure)
     if found is None:
         return NotThis(why="no sign of a broken environment in the failure that began it")
     return finding(

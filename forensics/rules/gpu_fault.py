@@ -12,12 +12,14 @@ from forensics.events import Event, FatalPythonError, GpuLost, GpuMemory, Native
 from forensics.failure import CUDA, finding, search_machine
 from forensics.fatality import speaks_of_peers
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
+from forensics.oom import survived
 from forensics.xid_catalog import CATALOG, Kind
 
 _IN_LOG = re.compile(
     r"uncorrectable ECC error|uncorrectable NVLink error|GPU is lost|fallen off the bus", re.IGNORECASE
 )
 _NEAR_USEC = 120_000_000
+_HANGING_USEC = 1_800_000_000
 
 
 def match(ending: Ending) -> Finding | NotThis | None:
@@ -58,6 +60,11 @@ def match(ending: Ending) -> Finding | NotThis | None:
     )
 
 
+def names_us(ending: Ending) -> bool:
+    """Whether a record of broken hardware before the end names a process or a GPU of ours."""
+    return any(_names_us(ending, event) for event in suspects(ending))
+
+
 def suspects(ending: Ending) -> list[Event]:
     """The records of broken hardware that may have begun it: those that name us, and, where the failure is of a fitting
     kind, those that name nobody else."""
@@ -74,8 +81,10 @@ def _is_fault(event: object) -> bool:
 
 
 def _before_the_end(ending: Ending, event: Event) -> bool:
-    """Not long before the first sign of the end, and not after it: a dying process brings about Xids of its own."""
-    return ending.first_sign_usec - _NEAR_USEC <= event.usec <= ending.first_sign_usec + LATE_KERNEL_USEC
+    """Not long before the first sign of the end, and not after it: a dying process brings about Xids of its own. A
+    process of ours that never worked again after it hung in the driver until a watchdog fired."""
+    reach = _HANGING_USEC if _names_us(ending, event) and not survived(ending.timeline, event.usec) else _NEAR_USEC
+    return ending.first_sign_usec - reach <= event.usec <= ending.first_sign_usec + LATE_KERNEL_USEC
 
 
 def _fits(failure: Failure | None) -> bool:

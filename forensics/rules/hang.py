@@ -5,10 +5,13 @@ Not this:    a soft watchdog (it only logs); py-spy missing; a slow step that th
 Followed by: SIGABRT to every process of the unit with core dumps, or SIGQUIT to main and SGLang's own SIGKILL.
 """
 
+from dataclasses import replace
+
 from forensics.causality import Ending
 from forensics.events import ServerError, ServiceWatchdogTimeout
 from forensics.failure import finding
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
+from forensics.rules import gpu_fault
 
 
 def match(ending: Ending) -> Finding | NotThis | None:
@@ -33,11 +36,13 @@ def match(ending: Ending) -> Finding | NotThis | None:
     if isinstance(failure, ServerError) and failure.name in ("scheduler-watchdog", "nccl-heartbeat"):
         seconds = dict(failure.values).get("seconds", "?").removesuffix(".0")
         what = "scheduler" if failure.name == "scheduler-watchdog" else "NCCL watchdog"
-        return finding(
+        found = finding(
             ending,
             failure,
             summary=f"The {what} made no progress for {seconds} s, and SGLang's watchdog ended the server.",
             subclass=failure.name,
             key=(failure.name,),
         )
+        # A GPU that failed leaves whoever waits for it hanging.
+        return replace(found, strength=Strength.LIKELY) if gpu_fault.names_us(ending) else found
     return NotThis(why="neither systemd's nor SGLang's watchdog fired") if ending.timeline.covers("systemd") else None

@@ -17,6 +17,8 @@ from forensics.senders import signals_to
 
 _BUILD = re.compile(r"[Nn]inja|nvcc|cicc|ptxas|cc1plus|[Cc]ompil|subcommand failed|returned non-zero|died with|Killed")
 _BUILD_USEC = 60_000_000
+_KILLED_UNDER_A_SHELL = 137
+_SAME_MOMENT_USEC = 2_000_000
 
 
 def match(ending: Ending) -> Finding | NotThis | None:
@@ -40,7 +42,8 @@ def _ended_it(ending: Ending, kill: Kill) -> bool:
     if kill.victim == "main":
         # A failure that main had been told of before had decided the end; a mere line had not.
         told = ending.sigquit is not None and ending.sigquit.usec < kill.usec
-        return ending.run.exit_code in (None, "killed") and not (dying and told)
+        by_signal = ending.run.exit_code in (None, "killed") or ending.run.exit_status == _KILLED_UNDER_A_SHELL
+        return by_signal and not (dying and told)
     if kill.victim == "child":
         return not dying
     return _needed(ending, kill)
@@ -96,7 +99,7 @@ def _counted(ending: Ending) -> Finding | None:
     if event is None or ending.failure is not None or ending.stop is not None:
         return None
     certain = isinstance(event, UnitOomKill) and ending.run.result == "oom-kill"
-    if not certain and not _by_sigkill(ending):
+    if not certain and not _by_sigkill(ending) and not _fell_with(ending, event):
         return None
     return Finding(
         strength=Strength.CONFIRMED if certain else Strength.LIKELY,
@@ -117,6 +120,14 @@ def _risen(ending: Ending) -> Remains | None:
     before = [sample.oom_kill for sample in ending.timeline.all(CgroupMemory) if sample.oom_kill is not None]
     outlived = sum(survived(ending.timeline, kill.usec) for kill in ending.oom_kills)
     return remains if remains.memory.oom_kill > max([outlived, *before]) else None
+
+
+def _fell_with(ending: Ending, event: UnitOomKill | Remains) -> bool:
+    """Whether main lost a child without a word in the moment of the count, where no kernel log says which it was."""
+    echo = ending.echo
+    if echo is None or not isinstance(event, UnitOomKill) or ending.timeline.covers("kernel"):
+        return False
+    return abs(echo.usec - event.usec) <= _SAME_MOMENT_USEC
 
 
 def _by_sigkill(ending: Ending) -> bool:

@@ -16,7 +16,7 @@ def match(ending: Ending) -> Finding | NotThis | None:
     if ending.failure is not None or ending.stop is not None:
         return None
     died = ending.child_died
-    if died is not None and died.exit_code is not None and died.exit_code >= 0:
+    if died is not None and died.exit_code is not None and died.exit_code > 0:
         return _found(ending, died, f"A child process ({died.child})", died.exit_code, "child-status")
     run = ending.run
     sign = ending.main_exit or ending.timeline.last(Remains) or ending.timeline.last(UnitState)
