@@ -29,7 +29,8 @@ PLAIN = ".plain"
 _TELLING = (OomKill, OomVictim, Xid, GpuLost, DriverNoMemory)
 _MOST_KERNEL_EVENTS = 2000
 _SETTLE_EVERY = 20_000
-_ATTACH_USEC = 120_000_000
+_ATTACH_USEC = 1_800_000_000
+_EARLIEST_USEC = 315_532_800_000_000
 _RUN_OVER_USEC = 2_000_000
 _MOST_PIDS = 512
 
@@ -300,7 +301,7 @@ class Body:
         for snapshot in self.snapshots:
             record = self._run_of(snapshot)
             if record is None:
-                if not snapshot.died and not snapshot.over:
+                if not snapshot.over:
                     continue
                 record = self._run_from(snapshot)
             usec = record.ended_usec
@@ -314,7 +315,7 @@ class Body:
             self.tracker.add(record.invocation_id, placed)
             if record.unit.endswith(PLAIN) and snapshot.unit:
                 record.unit = snapshot.unit
-            if record.ended_usec is None and (snapshot.over or snapshot.died):
+            if record.ended_usec is None and snapshot.over:
                 record.ended_usec = usec
                 record.ended_realtime_usec = snapshot.exited_usec or record.last_realtime_usec
 
@@ -329,13 +330,14 @@ class Body:
             of_unit = [each for each in records if each.unit.endswith(PLAIN)]
         elif snapshot.invocation_id and not of_unit[-1].invocation_id.startswith("text-"):
             return None  # the journal knows this unit, but not this run
-        if not of_unit or not (snapshot.over or snapshot.died):
+        if not of_unit or not snapshot.over:
             return None
-        latest = of_unit[-1]
         exited = snapshot.exited_usec
-        if exited and latest.last_realtime_usec and abs(exited - latest.last_realtime_usec) > 15 * _ATTACH_USEC:
-            return None
-        return latest
+        if not exited:
+            return of_unit[-1]
+        nearest = min(of_unit, key=lambda each: abs(exited - each.last_realtime_usec))
+        dated = nearest.last_realtime_usec > _EARLIEST_USEC
+        return None if dated and abs(exited - nearest.last_realtime_usec) > _ATTACH_USEC else nearest
 
     def _run_from(self, snapshot: Snapshot) -> RunRecord:
         realtime = snapshot.exited_usec or snapshot.started_usec or 0

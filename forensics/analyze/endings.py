@@ -108,7 +108,7 @@ def _after_request(ending: Ending, asked: Event, *, followed: bool) -> End:
             for e in ending.timeline.events
             if e.usec <= asked.usec
         )
-        if (engine_only and not ending.sigquit) or not served:
+        if (engine_only and not ending.sigquit) or not (served or _is_sglang(asked)):
             return End(How.DIED, rules=(_told(asked, "SIGTERM"),))
         if not _came_to_end(ending, asked):
             if followed or _still_draining(ending, asked):
@@ -147,6 +147,11 @@ def _sent(sign: Event, name: str, victim: str) -> Rule:
             ),
         ),
     )
+
+
+def _is_sglang(asked: Event) -> bool:
+    """SGLang's own handler said it: it drains and ends, whatever it was doing, as at any stop."""
+    return "SIGTERM received. " in asked.record.message
 
 
 def _dead_engine(event: Event) -> bool:

@@ -86,7 +86,12 @@ def _text_form(lines: list[str], reference: datetime) -> Recognised:
     of_kernel = [record for line in headed if (record := senders.kernel(line, reference))]
     if with_sender * 2 > len(headed):
         return Recognised(Form.SYSLOG, _backwards([_usec(each.stamp) for each in sent]), indent)
-    if len(of_kernel) * 2 > len(headed) or (len(of_kernel) * 2 == len(headed) and not _server_like(lines)):
+    kmsg = sum(senders.is_kmsg(line) for line in headed)
+    if (
+        kmsg * 2 > len(headed)
+        or len(of_kernel) * 2 > len(headed)
+        or (len(of_kernel) * 2 == len(headed) and not _server_like(lines))
+    ):
         return Recognised(Form.KERNEL, _backwards([_usec(stamp) for stamp, _ in of_kernel if stamp]), indent)
     wrapped = [wrappings.unwrap(line, reference) for line in lines]
     known = [each.stamp for each in wrapped if each.stamp and not each.stamp.clock]

@@ -20,12 +20,14 @@ from forensics.events import (
     OomKill,
     OomVictim,
     ProcessExit,
+    Segfault,
     ServerArgs,
     ServerError,
     StartFailed,
     StateTimedOut,
     Traceback,
     UnitResult,
+    Xid,
 )
 from forensics.model import Role, Run, RunRecord, Strength, Verdict
 from forensics.public import crash_shape
@@ -197,6 +199,10 @@ def _joined_by_name(body: Body, run: Run, timeline: Timeline) -> tuple[Run, Time
         elif isinstance(event, OomVictim):
             pid = event.victim_pid
             named = run.owns_pid(pid) or pid in pids or _of_sglang(event.task)
+        elif isinstance(event, Segfault):
+            pid, named = event.fault_pid, run.owns_pid(event.fault_pid) or _of_sglang(event.comm)
+        elif isinstance(event, Xid):
+            pid, named = event.xid_pid, run.owns_pid(event.xid_pid)
         else:
             continue
         if named:

@@ -7,7 +7,16 @@ from datetime import datetime
 
 from forensics.analyze import stamps
 from forensics.analyze.lines import Line
-from forensics.events import Event, ProcessExit, Record, UnitResult, UnitState
+from forensics.events import (
+    Event,
+    ProcessExit,
+    Record,
+    ServiceWatchdogTimeout,
+    StateTimedOut,
+    UnitOomKill,
+    UnitResult,
+    UnitState,
+)
 
 SOURCE = "unit"
 
@@ -38,42 +47,49 @@ class Snapshot:
     started_usec: int | None
     exited_usec: int | None
     offset_usec: int | None
-    control_exit: tuple[str, int] | None = None
+    control_exit: tuple[str, str, int] | None = None
+    was_active: bool = False
+    watchdog: str = ""
 
     @property
     def died(self) -> bool:
         """Whether this is a run that is over, and not well."""
-        return self.state.active_state == "failed" or (
-            self.state.result not in ("", "success") and self.state.active_state != "active"
-        )
+        return self.over and (self.state.active_state == "failed" or self.state.result not in ("", "success"))
 
     @property
     def over(self) -> bool:
-        return self.state.active_state in ("failed", "inactive") and self.state.exec_main_code in (1, 2, 3)
+        """Whether the run that the properties speak of has ended; systemd may be about to start the next."""
+        waits = "auto-restart" in self.state.sub_state
+        return self.state.active_state in ("failed", "inactive") or waits
 
     def facts(self) -> Iterator[Event]:
         """The state, and what PID 1 would have logged of this end: for a journal that no longer has it."""
         yield self.state
-        code = _NAMES.get(self.state.exec_main_code or 0)
-        record = self.state.record
-        if code is not None and self.state.exec_main_status is not None and self.over:
+        if not self.over:
+            return
+        state, record = self.state, self.state.record
+        if state.result == "oom-kill":
+            yield UnitOomKill(record=record)
+        elif state.result == "watchdog":
+            yield ServiceWatchdogTimeout(record=record, limit=self.watchdog or "WatchdogSec=")
+        elif state.result == "timeout":
+            # Of a unit that was up only its stop can take too long.
+            yield StateTimedOut(record=record, state="stop-sigterm" if self.was_active else "start", action="Killing")
+        code = _NAMES.get(state.exec_main_code or 0)
+        if code is not None and state.exec_main_status is not None:
             yield ProcessExit(
-                record=record,
-                process="main",
-                command="ExecStart",
-                exit_code=code,
-                exit_status=self.state.exec_main_status,
+                record=record, process="main", command="ExecStart", exit_code=code, exit_status=state.exec_main_status
             )
-        elif self.control_exit is not None and self.died:
+        elif self.control_exit is not None:
             yield ProcessExit(
                 record=record,
                 process="control",
-                command="ExecStartPre",
-                exit_code=self.control_exit[0],
-                exit_status=self.control_exit[1],
+                command=self.control_exit[0],
+                exit_code=self.control_exit[1],
+                exit_status=self.control_exit[2],
             )
-        if self.state.active_state in ("failed", "inactive") and self.state.result:
-            yield UnitResult(record=record, unit_result=self.state.result)
+        if state.result:
+            yield UnitResult(record=record, unit_result=state.result)
 
 
 def show(lines: Iterable[Line], name: str, reference: datetime) -> Iterator[Snapshot]:
@@ -135,15 +151,18 @@ def _snapshot(block: dict[str, str], ref: str, reference: datetime) -> Snapshot:
         exited_usec=exited,
         offset_usec=_offset(block, reference),
         control_exit=_failed_step(block),
+        was_active=bool(_wall(block.get("ActiveEnterTimestamp", ""), reference))
+        and block.get("ActiveEnterTimestampMonotonic") != "0",
+        watchdog=block.get("WatchdogUSec", ""),
     )
 
 
-def _failed_step(block: dict[str, str]) -> tuple[str, int] | None:
-    """`ExecStartPre={ path=… ; code=exited ; status=1 }` of a step that failed."""
+def _failed_step(block: dict[str, str]) -> tuple[str, str, int] | None:
+    """`ExecStartPre={ path=… ; code=exited ; status=1 }` of a step that failed: its command, code and status."""
     for key in ("ExecCondition", "ExecStartPre", "ExecStartPost", "ExecStopPost"):
-        found = re.search(r"code=(exited|killed|dumped) ; status=(\d+)", block.get(key, ""))
+        found = re.search(r"code=(exited|killed|dumped) ; status=(\d{1,9})", block.get(key, ""))
         if found and found[2] != "0":
-            return found[1], int(found[2])
+            return key, found[1], int(found[2])
     return None
 
 
@@ -199,7 +218,7 @@ def _from_status(
         state=UnitState(
             record=_record(ref, since or 0, text),
             active_state=state,
-            sub_state=inside if state == "active" else "",
+            sub_state=inside,
             result=result[1] if result else ("success" if state == "inactive" else ""),
             exec_main_pid=int(main["pid"]) if main else None,
             exec_main_code=code,
@@ -213,6 +232,7 @@ def _from_status(
         started_usec=since if state == "active" else None,
         exited_usec=since if state != "active" else None,
         offset_usec=None,
+        was_active=True,
     )
 
 

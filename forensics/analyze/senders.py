@@ -58,6 +58,11 @@ def _named(found: re.Match[str], stamp: Stamp) -> bool:
     return found["host"] is not None and stamp.form in ("syslog", "full") and "=" not in found["host"]
 
 
+def is_kmsg(line: str) -> bool:
+    """A record of /dev/kmsg, whoever wrote it."""
+    return _KMSG.match(line) is not None
+
+
 def kernel(line: str, reference: datetime) -> tuple[Stamp | None, str] | None:
     """A line of dmesg in one of its forms, of /dev/kmsg, or of a driver's messages copied without their stamp."""
     if kmsg := _KMSG.match(line):
