@@ -48,6 +48,8 @@ _MATCHES = (
 _LOOK_EVERY_SECONDS = 0.05
 # Each reader has every file of the journal open.
 _MOST_READERS = 16
+# A unit of which PID 1 says nothing, since it runs on and on, is found by asking which units have lines.
+_SURVEY_SECONDS = 60.0
 # A unit that nobody knew at the checkpoint may have written this long before PID 1's record on it was read.
 _UNKNOWN_UNIT_USEC = 60_000_000
 
@@ -81,6 +83,7 @@ class JournalReader:
         self._gaps: list[Gap] = []
         self._lines: dict[str, ServerLines] = {}
         self._new_units: list[str] = []
+        self._next_survey = time.monotonic() + _SURVEY_SECONDS
         try:
             self._records = Records(path, _MATCHES, self._translate)
             self._records.seek(saved.records, self._since)
@@ -137,6 +140,10 @@ class JournalReader:
             time.sleep(min(left, _LOOK_EVERY_SECONDS))
             for stream in self._streams():
                 stream.reader.process()  # files that came or went
+            if time.monotonic() >= self._next_survey:
+                self._next_survey = time.monotonic() + _SURVEY_SECONDS
+                for unit in self._known_units() - self._places.keys():
+                    self._follow(unit)
         return True
 
     # --- streams ------------------------------------------------------------------------------------------

@@ -204,6 +204,16 @@ def test_a_new_unit_s_first_lines_are_not_lost(tmp_path: Path) -> None:
     assert said(read_all(reader)) == ["first of all", "Started second", "next"]
 
 
+def test_a_unit_of_which_pid_1_says_nothing_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_journal(tmp_path / "system.journal", numbered([line("hello")]))
+    monkeypatch.setattr("forensics.sources.journal._SURVEY_SECONDS", 0.0)
+    reader = JournalReader(UNITS, path=tmp_path)
+    assert said(read_all(reader)) == ["hello"]
+    write_journal(tmp_path / "system@1.journal", numbered([line("still here", SECOND, OTHER)], start=2_000_000))
+    assert reader.wait(5)
+    assert said(read_all(reader)) == ["still here"]
+
+
 def test_files_that_come_and_go(tmp_path: Path) -> None:
     def one(number: int) -> None:
         write_journal(tmp_path / f"system@{number}.journal", numbered([line(f"{number}")], start=number * 1_000_000))
