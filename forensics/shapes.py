@@ -167,7 +167,8 @@ class LastRunShape(TypedDict):
 
 
 class ServerShape(TypedDict):
-    """A unit that is watched, or was. `runs` counts ended runs that are still in the store."""
+    """A unit that is watched, or was. `runs` counts ended runs that are still in the store. `remark` says what is odd
+    about the speculation of the living run, or of the last one."""
 
     unit: str
     server: str
@@ -176,3 +177,4 @@ class ServerShape(TypedDict):
     crashes: int
     last_run: LastRunShape | None
     last_crash: LastRunShape | None
+    remark: str | None

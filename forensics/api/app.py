@@ -8,7 +8,7 @@ from fastapi import FastAPI, Path, Query, Request, Response
 from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 
-from forensics.api import problems
+from forensics.api import problems, runs
 from forensics.api.hosts import LoopbackHosts
 from forensics.api.shapes import (
     CrashesParameters,
@@ -71,6 +71,8 @@ def create_app(store: Store, health: Callable[[], Health]) -> FastAPI:
     async def servers() -> Response:
         """Every unit that was watched: running since when, how often and how it died last."""
         return _json({"servers": store.servers()})
+
+    app.include_router(runs.routes(store, PROBLEMS))
 
     @app.get("/healthz", response_model=HealthShape, responses=PROBLEMS)
     async def healthz() -> Response:

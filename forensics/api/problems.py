@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from forensics.api.runs import RunsParameters, TuningParameters
 from forensics.api.shapes import CrashesParameters
 from forensics.errors import InquestError, StoreError
 
@@ -57,7 +58,8 @@ async def _validation(request: Request, error: Exception) -> Response:
     errors = []
     for one in error.errors():
         name = str(one["loc"][-1])
-        said = f"unknown parameter; {_allowed(name)}" if one["type"] == "extra_forbidden" else _said(one["msg"])
+        unknown = one["type"] == "extra_forbidden"
+        said = f"unknown parameter; {_allowed(name, request.url.path)}" if unknown else _said(one["msg"])
         errors.append({"parameter": name, "problem": said})
     detail = "; ".join(f"{one['parameter']}: {one['problem']}" for one in errors)
     return problem(400, "bad-parameter", detail, instance=request.url.path, errors=errors)
@@ -67,8 +69,9 @@ def _said(text: str) -> str:
     return text.removeprefix("Value error, ")
 
 
-def _allowed(name: str) -> str:
-    names = list(CrashesParameters.model_fields)
+def _allowed(name: str, path: str) -> str:
+    model = RunsParameters if path == "/runs" else TuningParameters if path.endswith("/tuning") else CrashesParameters
+    names = list(model.model_fields)
     near = difflib.get_close_matches(name, names, n=1)
     return (f"did you mean {near[0]}? " if near else "") + f"allowed: {', '.join(names)}"
 

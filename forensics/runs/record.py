@@ -20,10 +20,10 @@ _GIB = 2**30
 """SGLang's `GB`."""
 
 
-def facts(run: Run, timeline: Timeline) -> FactsShape:
-    """What the timeline says of the run, ended or not."""
+def facts(run: Run, timeline: Timeline, decoded: Decoding | None = None) -> FactsShape:
+    """What the timeline says of the run, ended or not. `decoded` is the tally of a run that is still being read."""
     arguments = configuration(timeline)
-    decoded = decoding(timeline)
+    decoded = decoded or decoding(timeline)
     capacity = _capacity(timeline)
     ready = ready_after_seconds(Ending(run, timeline))
     return {

@@ -30,11 +30,8 @@ def remark(decoding: Decoding, configuration: Mapping[str, str], *, enough: int 
         return None
     over = f"over about {count} tokens"
     if length < USELESS_BELOW:
-        why = "the draft's weights may be broken" if decoding.accept_length_most == 1.0 else "does the draft fit?"
-        algorithm = configuration.get("speculative_algorithm", "").strip("'\"")
-        if algorithm in ("EAGLE", "NEXTN"):
-            why += " An EAGLE3 draft under EAGLE looks just like this"
-        return f"speculation is useless: accept length {length:.2f} {over}, 1.00 is none at all; {why}."
+        why = _why(decoding, configuration)
+        return f"speculation is useless: accept length {length:.2f} {over}, where 1.00 is none; {why}"
     most = _most(configuration)
     always = most is not None and decoding.accept_length_least == decoding.accept_length_most == float(most)
     sure = decoding.accept_rate_least is None or decoding.accept_rate_least == 1.0
@@ -44,6 +41,20 @@ def remark(decoding: Decoding, configuration: Mapping[str, str], *, enough: int 
             f"{over}; a target with broken weights (NaN) looks like this: read what it generates."
         )
     return None
+
+
+def _why(decoding: Decoding, configuration: Mapping[str, str]) -> str:
+    if configuration.get("speculative_num_steps") == "0" and _algorithm(configuration) != "NGRAM":
+        return "speculative_num_steps is 0, so nothing is drafted."
+    if decoding.accept_length_most == 1.0:
+        return "not one draft token was accepted: are the draft's weights whole?"
+    if _algorithm(configuration) in ("EAGLE", "NEXTN"):
+        return "an EAGLE3 draft under EAGLE looks just like this."
+    return "does the draft fit the target?"
+
+
+def _algorithm(configuration: Mapping[str, str]) -> str:
+    return configuration.get("speculative_algorithm", "").strip("'\"")
 
 
 def _most(configuration: Mapping[str, str]) -> int | None:
@@ -58,5 +69,4 @@ def _most(configuration: Mapping[str, str]) -> int | None:
 def _drafts_itself(configuration: Mapping[str, str]) -> bool:
     """A target that is its own draft agrees with itself."""
     draft = configuration.get("speculative_draft_model_path")
-    standalone = configuration.get("speculative_algorithm", "").strip("'\"") == "STANDALONE"
-    return standalone and draft is not None and draft == configuration.get("model_path")
+    return _algorithm(configuration) == "STANDALONE" and draft is not None and draft == configuration.get("model_path")

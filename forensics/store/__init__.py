@@ -2,6 +2,7 @@
 
 from forensics.store.outbox import Delivery, Outbox
 from forensics.store.query import Page, Query
+from forensics.store.runs import RunPage, RunQuery
 from forensics.store.store import Store
 
-__all__ = ["Delivery", "Outbox", "Page", "Query", "Store"]
+__all__ = ["Delivery", "Outbox", "Page", "Query", "RunPage", "RunQuery", "Store"]

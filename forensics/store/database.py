@@ -88,6 +88,10 @@ MIGRATIONS = (
     CREATE INDEX runs_alike ON runs (unit, fingerprint, died_at_usec) WHERE is_crash;
     CREATE INDEX runs_served ON runs (unit, died_at_usec) WHERE became_ready;
     """,
+    """
+    ALTER TABLE runs ADD COLUMN facts TEXT NOT NULL DEFAULT '';
+    CREATE INDEX runs_ended ON runs (died_at_usec DESC, seq DESC);
+    """,
 )
 
 

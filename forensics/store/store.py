@@ -16,6 +16,7 @@ from forensics.store.checkpoint import Checkpoint, Place
 from forensics.store.database import Database
 from forensics.store.outbox import Outbox, enqueue
 from forensics.store.query import Page, Query, where, write_cursor
+from forensics.store.runs import Runs, facts_text
 
 FILE_NAME = "inquest.sqlite"
 
@@ -30,6 +31,7 @@ class Store:
         self._database = Database(path)
         self._place = Place(self._database)
         self.outbox = Outbox(self._database)
+        self.runs = Runs(self._database)
 
     def close(self) -> None:
         self._database.close()
@@ -43,6 +45,7 @@ class Store:
         before the daemon knew the machine) go to no sink.
         """
         row, verdict, events = rows.row_of(crash)
+        row["facts"] = facts_text(crash)
         row["backfilled"] = not alert
         with self._database.writing() as db:
             stored = db.execute(
@@ -120,6 +123,7 @@ class Store:
 
     def servers(self) -> list[ServerShape]:
         """Every unit that has run since the store was made, by name."""
+        remarks = self.runs.remarks()
         with self._database.reading() as db:
             counts = {
                 row["unit"]: row
@@ -138,6 +142,7 @@ class Store:
                     "crashes": counts[unit]["crashes"] if unit in counts else 0,
                     "last_run": rows.newest(db, unit, crashes_only=False),
                     "last_crash": rows.newest(db, unit, crashes_only=True),
+                    "remark": remarks.get(unit),
                 }
                 for unit in sorted(counts.keys() | running.keys())
             ]
