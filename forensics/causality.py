@@ -32,7 +32,6 @@ from forensics.fatality import (
     LINGER_USEC,
     NATIVE_SIGNALS,
     PATIENCE_USEC,
-    SURVIVAL_USEC,
     Failure,
     end_usec,
     failures,
@@ -41,7 +40,7 @@ from forensics.fatality import (
 )
 from forensics.model import Evidence, Role, Run
 from forensics.oom import LATE_KERNEL_USEC, survived
-from forensics.senders import by_whom, fatal_to_main, is_vital, signals_from_outside, worked_after
+from forensics.senders import by_whom, fatal_to_main, is_vital, signals_from_outside
 from forensics.stops import STREAM_SKEW_USEC
 from forensics.timeline import Timeline
 
@@ -52,6 +51,9 @@ DEADLY = ("SIGKILL", "SIGTERM", "SIGINT", "SIGQUIT", "SIGABRT", "SIGHUP", "SIGSE
 
 _FOREIGN_EXIT_CODES = (-9, -15, -2, -1)
 """Exit codes of children that neither an exception nor native code leads to."""
+
+_ANSWER_USEC = 10_000_000
+"""From a signal to main's word on it, or to its end when it has no word: the event loop may be busy with a batch."""
 
 _NOTICED_USEC = 2_000_000
 """Main looks after its children once a second: what another rank says of the loss can stand before main's word."""
@@ -124,13 +126,21 @@ class Ending:
         """The first traced signal from outside the run that it did not outlive. After SIGTERM it drains, at length."""
         for sent in signals_from_outside(self.run, self.timeline):
             if sent.target_pid == self.run.main_pid:
-                ended = self._drains_after(sent) or not worked_after(self.timeline, sent.usec + SURVIVAL_USEC)
+                ended = sent is self.fatal_signal or self._answered(sent)
             else:
                 told = any(failure.usec >= sent.usec and is_echo(failure) for failure in self._failed)
-                ended = (told or is_vital(self.run, sent)) and not worked_after(self.timeline, sent.usec + LINGER_USEC)
+                near = sent.usec >= self.end_usec - LINGER_USEC
+                ended = near and (told or is_vital(self.run, sent))
             if ended:
                 return sent
         return None
+
+    def _answered(self, sent: SignalSent) -> bool:
+        """Whether main reacted to a signal that did not end it at once: it said so, or it was gone soon after."""
+        said = (self.sigterm, self.sigquit, self.interrupted)
+        if any(event is not None and 0 <= event.usec - sent.usec + STREAM_SKEW_USEC <= _ANSWER_USEC for event in said):
+            return True
+        return 0 <= self.end_usec - sent.usec + STREAM_SKEW_USEC <= _ANSWER_USEC
 
     @cached_property
     def fatal_signal(self) -> SignalSent | None:

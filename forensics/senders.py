@@ -7,7 +7,7 @@ then not of a death whose signal is missing from the trace.
 from collections.abc import Iterator
 from enum import StrEnum
 
-from forensics.events import Batch, SignalSent, SignalTracing
+from forensics.events import SignalSent, SignalTracing
 from forensics.model import Run
 from forensics.timeline import Timeline
 
@@ -51,11 +51,6 @@ def signals_from_outside(run: Run, timeline: Timeline) -> Iterator[SignalSent]:
 def is_vital(run: Run, sent: SignalSent) -> bool:
     """Whether the target is a process without which SGLang cannot live; a compiler or a resource tracker is not."""
     return sent.target_comm.startswith("sglang::") or run.pids.get(sent.target_pid, "") in _VITAL
-
-
-def worked_after(timeline: Timeline, usec: int) -> bool:
-    """Whether the server still generated after a stamp."""
-    return timeline.first(Batch, after=usec) is not None
 
 
 def fatal_to_main(run: Run, timeline: Timeline) -> SignalSent | None:

@@ -156,6 +156,24 @@ def test_a_signal_that_the_server_outlived_is_not_to_blame() -> None:
     assert verdict.cause != "external-signal"
 
 
+def test_a_signal_that_main_shrugged_off_a_minute_before_is_not_to_blame() -> None:
+    assert judge(sent(10_500_000, signal=1), own(59_990_000), exit_by(9)).cause == "unexplained-kill"
+
+
+def test_sigterm_that_main_answered_is_to_blame_however_long_it_drained() -> None:
+    said = ServerSignal(record=record("SIGTERM received.", 12_000_000), name="sigterm-received")
+    verdict = judge(sent(11_900_000, signal=15), said, own(59_990_000), exit_by(9))
+    assert (verdict.cause, verdict.strength, verdict.subclass) == ("external-signal", "confirmed", "sigterm-main")
+
+
+def test_a_signal_that_an_idle_server_took_an_hour_before_is_not_to_blame() -> None:
+    hour = 3_700_000_000
+    verdict = judge(
+        sent(100_000_000, signal=1), own(hour - 10_000), exit_by(9, hour), usec=hour, started_usec=10_000_000
+    )
+    assert verdict.cause == "unexplained-kill"
+
+
 def test_a_helper_of_the_server_that_was_killed_is_not_to_blame() -> None:
     # Nobody missed the compiler; the server killed itself soon after for a reason of its own.
     compiler = sent(55_000_000, target_pid=4500, target_comm="ptxas")
