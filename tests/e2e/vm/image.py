@@ -4,6 +4,7 @@ Made in three steps that are cached apart: a tree of Debian with a kernel, an ex
 Inquest in it, and the state of the machine when it has booted and inquestd is up.
 """
 
+import functools
 import gzip
 import os
 import shutil
@@ -54,6 +55,7 @@ _MASKED = (
 )  # fmt: skip
 
 
+@functools.cache  # one image a session, also when somebody edits the checkout meanwhile
 def image() -> Path:
     """A folder with root.img, vmlinuz and initrd for the present checkout."""
     environment.install()

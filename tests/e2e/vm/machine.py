@@ -4,6 +4,7 @@ Software emulation on purpose: it is the same everywhere, inside containers and 
 """
 
 import base64
+import functools
 import json
 import shutil
 import socket
@@ -131,6 +132,7 @@ def restored() -> Iterator[Vm]:
         yield vm
 
 
+@functools.cache
 def saved() -> Path:
     """A folder with the state of the booted machine; valid for this very QEMU and image only."""
     made_from = image()
