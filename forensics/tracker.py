@@ -221,8 +221,8 @@ class Tracker:
             return touched | self._note_everywhere(event, entry)
         if self._watched(unit := entry.get("_SYSTEMD_UNIT")):
             touched |= self._server_line(unit, entry, event)
-        elif event is None and not unit and (run := self._writer_without_unit(entry)) is not None:
-            touched |= self._server_line(run.record.unit, entry, None)
+        elif event is None and not unit and (writer := self._writer_without_unit(entry)) is not None:
+            touched |= self._server_line(writer.record.unit, entry, None)
         return touched
 
     def _note_everywhere(self, event: Event, entry: Entry) -> set[str]:
