@@ -10,7 +10,6 @@ from forensics.events import (
     ServerArgs,
     SignalSent,
     UnitState,
-    Xid,
 )
 from forensics.model import Finding, Phase
 from forensics.xid_catalog import CATALOG
@@ -140,12 +139,13 @@ def _cuda_error(subclass: str) -> tuple[str, ...]:
     return ("Run once with CUDA_LAUNCH_BLOCKING=1 in [env]: then the traceback shows the kernel that really failed.",)
 
 
+_FALLEN = 79
+
+
 def _gpu_fault(finding: Finding) -> tuple[str, ...]:
-    xid = next((e.event for e in finding.evidence if isinstance(e.event, Xid)), None)
-    if finding.subclass == "fallen-off-the-bus" or xid is None or xid.xid not in CATALOG:
-        action = CATALOG[79].action
-    else:
-        action = CATALOG[xid.xid].action
+    number = finding.subclass.removeprefix("xid-")
+    known = int(number) if number.isdecimal() else _FALLEN
+    action = CATALOG[known if known in CATALOG else _FALLEN].action
     if action.startswith("restart"):
         return (f"{action[:1].upper()}{action[1:]}.",)
     return (f"Before the next start on this GPU: {action}.",)

@@ -42,20 +42,21 @@ def match(ending: Ending) -> Finding | NotThis | None:
         return NotThis(why=words if seen else "no Xid of the hardware kind in the kernel log") if covered else None
     first = next((event for event in faults if _names_us(ending, event)), faults[0])
     ours = _names_us(ending, first)
-    name = f"Xid {first.xid} ({CATALOG[first.xid].mnemonic})" if isinstance(first, Xid) else "fallen off the bus"
+    number = _number(first) if isinstance(first, Xid) else None
+    name = f"Xid {number} ({CATALOG[number].mnemonic})" if number is not None else "fallen off the bus"
     gpu = first.pci_bus_id if isinstance(first, Xid | GpuLost) else None
     notes = () if ours else ("The driver's record names no process of this run, and which GPUs it used is not known.",)
     return Finding(
         strength=Strength.CONFIRMED if ours else Strength.LIKELY,
         summary=f"GPU {gpu or '(unnamed)'} failed: {name}. "
         "This is the hardware, its link or its firmware, not the model.",
-        subclass=f"xid-{first.xid}" if isinstance(first, Xid) else "fallen-off-the-bus",
+        subclass="fallen-off-the-bus" if number is None else f"xid-{number}",
         evidence=(
             Evidence(role=Role.INITIATING, event=first, why="the driver's own record"),
             *(Evidence(role=Role.CASCADE, event=e, why="the same GPU trouble") for e in faults if e is not first),
             *ending.aftermath(first),
         )[:12],
-        key=(f"xid-{first.xid}" if isinstance(first, Xid) else "lost",),
+        key=("lost" if number is None else f"xid-{number}",),
         notes=notes,
     )
 
@@ -75,9 +76,14 @@ def suspects(ending: Ending) -> list[Event]:
 
 def _is_fault(event: object) -> bool:
     if isinstance(event, Xid):
-        entry = CATALOG.get(event.xid)
+        entry = CATALOG.get(_number(event))
         return entry is not None and entry.kind is Kind.HARDWARE
     return isinstance(event, GpuLost)
+
+
+def _number(xid: Xid) -> int:
+    """The Xid that counts: a removal of channels names the one that brought it about."""
+    return xid.xid if xid.caused_by_xid is None else xid.caused_by_xid
 
 
 def _before_the_end(ending: Ending, event: Event) -> bool:

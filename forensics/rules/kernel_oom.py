@@ -17,7 +17,8 @@ from forensics.senders import signals_to
 
 _BUILD = re.compile(r"[Nn]inja|nvcc|cicc|ptxas|cc1plus|[Cc]ompil|subcommand failed|returned non-zero|died with|Killed")
 _BUILD_USEC = 60_000_000
-_KILLED_UNDER_A_SHELL = 137
+_ENDS_OF_A_KILL = ((None, None), ("killed", 9), ("exited", 137))
+"""Of main, as systemd records it; 137 is what a shell in front says of it."""
 _SAME_MOMENT_USEC = 2_000_000
 
 
@@ -42,8 +43,8 @@ def _ended_it(ending: Ending, kill: Kill) -> bool:
     if kill.victim == "main":
         # A failure that main had been told of before had decided the end; a mere line had not.
         told = ending.sigquit is not None and ending.sigquit.usec < kill.usec
-        by_signal = ending.run.exit_code in (None, "killed") or ending.run.exit_status == _KILLED_UNDER_A_SHELL
-        return by_signal and not (dying and told)
+        exited = (ending.run.exit_code, ending.run.exit_status)
+        return exited in _ENDS_OF_A_KILL and not (dying and told)
     if kill.victim == "child":
         return not dying
     return _needed(ending, kill)

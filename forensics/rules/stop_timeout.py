@@ -7,7 +7,7 @@ Followed by: code=killed, status=9/KILL and Result=timeout; the configuration st
 
 from forensics import stops
 from forensics.causality import Ending
-from forensics.events import Event, ServerSignal, StateTimedOut, SystemdKill
+from forensics.events import Event, HostShutdown, ServerSignal, StateTimedOut, SystemdKill
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
 from forensics.senders import by_whom
 
@@ -58,7 +58,8 @@ def _summary(ending: Ending, stop: Event, timed_out: StateTimedOut, drain: list[
             f"The stop ran into its timeout in systemd's state {timed_out.state}{after}: main had ended, "
             f"{who} had not, and systemd ended it by {what}."
         )
-    return f"A stop was asked for, the server did not end in time, and systemd ended it by {what}{after}.{draining}"
+    asked = "The host was shut down" if ending.timeline.first(HostShutdown) else "A stop was asked for"
+    return f"{asked}, the server did not end in time, and systemd ended it by {what}{after}.{draining}"
 
 
 def _lingerer(ending: Ending) -> str:

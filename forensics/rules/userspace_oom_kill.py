@@ -11,10 +11,23 @@ from forensics.model import Evidence, Finding, NotThis, Role, Strength
 from forensics.oom import survived
 
 _SOON_USEC = 150_000_000
+_MOMENT_USEC = 10_000_000
 
 
 def match(ending: Ending) -> Finding | NotThis | None:
     ours = [event for event in ending.timeline.all(UserspaceOomKill) if _ended_it(ending, event)]
+    if not ours and (unnamed := _unnamed(ending)) is not None:
+        return Finding(
+            strength=Strength.LIKELY,
+            summary=f"{unnamed.tool} signalled a victim that its record does not name, and this run ended by such a "
+            "signal in the same moment.",
+            subclass=unnamed.tool,
+            evidence=(
+                Evidence(role=Role.INITIATING, event=unnamed, why=f"{unnamed.tool} says that it killed something"),
+                *ending.aftermath(unnamed),
+            ),
+            key=(unnamed.tool,),
+        )
     if not ours:
         if ending.timeline.covers("systemd") and ending.timeline.covers("oomkillers"):
             return NotThis(why="neither PID 1 nor systemd-oomd, earlyoom or nohang recorded a kill that ended this run")
@@ -34,6 +47,23 @@ def match(ending: Ending) -> Finding | NotThis | None:
         ),
         key=(first.tool,),
     )
+
+
+def _unnamed(ending: Ending) -> UserspaceOomKill | None:
+    """nohang names its victim in a table of its own: then the moment and the kind of death must do."""
+    run, died = ending.run, ending.child_died
+    if ending.failure is not None or ending.stop is not None:
+        return None
+    by_signal = run.exit_code == "killed" and run.exit_status in (9, 15) and ending.self_kill is None
+    child = died is not None and died.exit_code in (-9, -15)
+    if not (by_signal or child or ending.sigterm is not None):
+        return None
+    first = min(ending.first_sign_usec, ending.sigterm.usec if ending.sigterm else ending.first_sign_usec)
+    for event in ending.timeline.all(UserspaceOomKill):
+        named = event.unit or event.cgroup or event.victim_pid
+        if not named and first - _MOMENT_USEC <= event.usec <= first + LATE_KERNEL_USEC:
+            return event
+    return None
 
 
 def _ended_it(ending: Ending, event: UserspaceOomKill) -> bool:

@@ -193,3 +193,46 @@ def another_writer(j: Journal) -> None:
     j.service("other.service", "ValueError: no", SYSLOG_IDENTIFIER="sglang-alder")
     life.wait(0.1).exit("exited", 1).failed("exit-code")
     life.expect("silent-exit", "likely")
+
+
+@case("userspace-oom-kill/nohang-names-nobody")
+def nohang(j: Journal) -> None:
+    life = j.life()
+    life.up()
+    j.service("nohang.service", "Implementing a corrective action:")
+    j.service("nohang.service", "  Sending SIGKILL to the victim")
+    life.wait(0.4).killed()
+    life.expect("userspace-oom-kill", "likely", subclass="nohang")
+
+
+@case("userspace-oom-kill/near-miss-nohang-minutes-before")
+def nohang_before(j: Journal) -> None:
+    life = j.life()
+    life.up()
+    j.service("nohang.service", "  Sending SIGTERM to the victim")
+    life.serve(40).killed()
+    life.expect("external-signal", "likely", subclass="sigkill-main")
+
+
+@case("gpu-fault/removal-caused-by-another-xid")
+def caused_by(j: Journal) -> None:
+    """Of two records only the second was kept: Xid 45, which names the one that brought it about."""
+    life = j.life()
+    life.up()
+    j.kernel(f"NVRM: Xid (PCI:0000:41:00): 45, pid={life.scheduler}, name=sglang::schedul, Ch 00000008 caused by "
+             "previous Xid 95")  # fmt: skip
+    life.wait(0.1).scheduler_raised(SERVE, ILLEGAL).self_kill()
+    life.expect("gpu-fault", "confirmed", subclass="xid-95")
+
+
+@case("stop-timeout/host-goes-down")
+def host_goes_down(j: Journal) -> None:
+    """A shutdown of the host that the server held up: its kill is the shutdown's."""
+    life = j.life()
+    life.up()
+    j.service("systemd-logind.service", "The system will power off now!", comm="systemd-logind", _TRANSPORT="journal",
+              MESSAGE_ID="98268866d1d54a499c4e98921d93bc40")  # fmt: skip
+    life.stopping().sigterm().wait(5).drain(2).wait(85).timed_out("stop-sigterm").systemd_kills().killed(9, "timeout")
+    j.pid1("Shutting down.")
+    j.reboot()
+    life.expect("stop-timeout", "confirmed", says=("host was shut down",))
