@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import httpx
+import httpx2
 
 from deploy.nspawn import Machine
 from tests.e2e import network
@@ -112,12 +112,12 @@ class Server:
         """What systemd and the server logged for the unit."""
         return self.machine.run("journalctl", "--no-pager", "-o", "cat", "-u", self.unit, *options).stdout
 
-    def post(self, path: str, body: object) -> httpx.Response:
+    def post(self, path: str, body: object) -> httpx2.Response:
         return network.request(self.machine.leader, "POST", self.url(path), json=body, timeout=60.0)
 
     def post_deadly(self, path: str, body: object) -> None:
         """A request that the server does not outlive, and therefore may not answer."""
-        with suppress(httpx.TransportError):
+        with suppress(httpx2.TransportError):
             self.post(path, body)
 
     def stream(self, path: str, body: object) -> AbstractContextManager[Iterator[str]]:
@@ -182,7 +182,7 @@ class Inquest:
     def answers(self) -> bool:
         try:
             return bool(self.get("/healthz")["version"])
-        except httpx.TransportError:
+        except httpx2.TransportError:
             return False
 
     def daemon_pid(self) -> int:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeVar
 
-import httpx
+import httpx2
 
 Result = TypeVar("Result")
 _CLONE_NEWNET = 0x40000000
@@ -44,14 +44,14 @@ def inside(leader: int, action: Callable[[], Result]) -> Result:
     return results[0]
 
 
-def request(leader: int, method: str, url: str, *, timeout: float = 10.0, json: object = None) -> httpx.Response:
-    return inside(leader, lambda: httpx.request(method, url, json=json, timeout=timeout, trust_env=False))
+def request(leader: int, method: str, url: str, *, timeout: float = 10.0, json: object = None) -> httpx2.Response:
+    return inside(leader, lambda: httpx2.request(method, url, json=json, timeout=timeout, trust_env=False))
 
 
 @contextmanager
 def stream(leader: int, url: str, *, json: object) -> Iterator[Iterator[str]]:
     """POST and read the answer's lines as they come."""
-    with httpx.Client(trust_env=False, timeout=60.0) as client:
+    with httpx2.Client(trust_env=False, timeout=60.0) as client:
         asked = client.build_request("POST", url, json=json)
         answer = inside(leader, lambda: client.send(asked, stream=True))
         try:
