@@ -27,6 +27,7 @@ PACKAGES = (
     "python3",
     "linux-image-cloud-amd64",
     "kmod",
+    "procps",
     "busybox-static",
 )
 _MODULES = (
