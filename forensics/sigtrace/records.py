@@ -50,7 +50,7 @@ def signal_sent(sent: Signal, sender: Process, sender_unit: str, target: Target)
         "INQUEST_TARGET_THREAD": str(int(sent.to_thread)),
         **_about(target.unit, target.invocation_id),
     }
-    by = "the kernel, in" if sent.from_kernel else "by"
+    by = "by the kernel, in" if sent.from_kernel else "by"
     detail = ", ".join([f"`{sender.cmdline}`"] * bool(sender.cmdline) + [unit] * bool(unit))
     fields["MESSAGE"] = (
         f"{name(sent.signal)} to {sent.target_comm} [{target.pid}] of {target.unit} "

@@ -16,7 +16,7 @@ from forensics.settings import Settings
 from forensics.sigtrace import INTERRUPTED, SIGNAL_SENT, WATCHING
 from forensics.sigtrace.instance import NotTraceable, TraceInstance
 from forensics.sigtrace.pipe import Executed, Item, Lost, PipeText, Signal
-from forensics.sigtrace.process import cgroup_path, look, process_of
+from forensics.sigtrace.process import Process, cgroup_path, look, process_of
 from forensics.sigtrace.records import Fields, Target, signal_sent
 from forensics.sigtrace.tracer import FLOOD_PER_SECOND, RECORDS_PER_SECOND, Tracer
 from forensics.sigtrace.watched import Watched, unit_of
@@ -367,6 +367,17 @@ def test_a_message_for_people(tmp_path: Path) -> None:
         "SIGKILL to python3 [4321] of sglang-demo.service by kill [512]: `kill -9 4321`, session-3.scope"
     )
     assert fields["INQUEST_SENDER_SESSION"] == "session-3.scope"
+
+
+def test_a_message_on_the_kernels_own_kill() -> None:
+    (sent,) = read(line(sender="python3", tid=4321).replace(b"code=0", b"code=128"))
+    assert isinstance(sent, Signal)
+    target = Target(pid=4321, unit=UNIT, invocation_id="1c" * 16)
+    fields = signal_sent(sent, Process(pid=4321, comm="python3"), UNIT, target)
+    assert fields["INQUEST_FROM_KERNEL"] == "1"
+    assert fields["MESSAGE"].startswith(
+        "SIGKILL to python3 [4321] of sglang-demo.service by the kernel, in python3 [4321]"
+    )
 
 
 def test_where_tracefs_is_missing_it_says_so(tmp_path: Path) -> None:
