@@ -1,7 +1,8 @@
 """Run + timeline + rules → verdict. Pure: the same timeline always gives the same verdict."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from forensics.advice import advise
 from forensics.causality import Ending
@@ -16,6 +17,8 @@ from forensics.rules import RULES, Rule
 from forensics.timeline import Timeline
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 NOT_CRASHES = frozenset({"clean-stop"})
 _NEVER_STARTED = ("exec-failure", "preflight-refused", "clean-stop")
@@ -88,12 +91,21 @@ def _verdict(
         also=_also(found, finding),
         gaps=tuple(dict.fromkeys(ending.timeline.gaps)),
         notes=(*(finding.notes if finding else ()), *notes, *_notes(ending, cause)),
-        advice=advise(cause, finding, at, ending),
+        advice=_or_else((), lambda: advise(cause, finding, at, ending)),
         fingerprint=digest(text),
         signature=text,
         awaits=finding.awaits if finding else ("kernel", "coredump"),
-        memory=story(ending, cause, subclass),
+        memory=_or_else(None, lambda: story(ending, cause, subclass)),
     )
+
+
+def _or_else(nothing: T, make: Callable[[], T]) -> T:
+    """What only adorns a verdict may fail without costing it."""
+    try:
+        return make()
+    except Exception:
+        log.exception("an addition to a verdict failed")
+        return nothing
 
 
 def _also(found: list[tuple[Rule, Finding]], chosen: Finding | None) -> tuple[str, ...]:

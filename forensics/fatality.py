@@ -156,7 +156,9 @@ class _Fatal:
             return False
         if traceback.process in ("main", ""):
             # An uncaught exception ends Python with status 1, and nothing of that process follows it.
-            return run.exit_code in (None, "exited") and run.exit_status in (None, 1)
+            # uvicorn prints one that came while it started, and leaves with 3.
+            statuses = (None, 3) if traceback.header.startswith("ERROR") else (None, 1)
+            return run.exit_code in (None, "exited") and run.exit_status in statuses
         # A child that raised leaves with a status, never by a signal.
         died = self.timeline.first(ChildDied, after=traceback.usec)
         return died is None or died.exit_code is None or died.exit_code >= 0

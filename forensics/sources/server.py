@@ -6,7 +6,7 @@ journald takes from the kernel) and by shape. Saved plain text has no `_PID`: th
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from forensics.entry import Entry
 from forensics.events import (
@@ -46,6 +46,10 @@ _REFUSED = re.compile(
     re.DOTALL,
 )
 _STRAY_STARTS = frozenset({"Pr", "Ex", "Er", "ER"})
+_LONGEST = 8192
+"""Of a line no more is looked at, or kept: journald hands out lines of any length."""
+_STRAY_USEC = 1_000_000
+_ANNOUNCING = ("ERROR: ", "Exception in ", "Task exception")
 _CONTENT_USEC = 50_000
 """The lines of one record come in one write, microseconds apart: what comes later is not part of it."""
 
@@ -60,7 +64,8 @@ of batch lines (`sample`) the last of each stretch is read, and of those of `dec
 def parse_figures(text: str) -> tuple[tuple[str, str], ...]:
     """`#running-req: 1, token usage: 0.20, …` → (("running-req", "1"), …), tolerant of every version's commas."""
     pairs = (part.split(": ", 1) for part in text.strip().rstrip(",").split(", "))
-    return tuple((pair[0].strip().lstrip("#"), pair[1].strip()) for pair in pairs if len(pair) == 2)
+    # No name or figure of SGLang's is longer: what is can only be somebody's text.
+    return tuple((pair[0].strip().lstrip("#")[:64], pair[1].strip()[:64]) for pair in pairs if len(pair) == 2)
 
 
 def parse_decode(message: str) -> dict[str, str]:
@@ -116,6 +121,13 @@ class _Block:
     entries: list[Entry]
     texts: list[str]
 
+    def add(self, entry: Entry, text: str) -> None:
+        """One more line. Of too many the middle goes: how it began and what it came to are at the ends."""
+        if len(self.texts) >= _MAX_BLOCK_LINES:
+            del self.entries[_MAX_BLOCK_LINES // 2], self.texts[_MAX_BLOCK_LINES // 2]
+        self.entries.append(_short(entry))
+        self.texts.append(text)
+
 
 @dataclass(slots=True)
 class ServerLog:
@@ -126,12 +138,12 @@ class ServerLog:
 
     role_of: dict[int, str] = field(default_factory=dict)
     _blocks: dict[int | None, _Block] = field(default_factory=dict)
-    _stray: dict[int | None, str] = field(default_factory=dict)
+    _stray: dict[int | None, tuple[str, int]] = field(default_factory=dict)
 
     @property
     def idle(self) -> bool:
         """No block is open that will become a fact: nothing would be lost by a restart after this entry."""
-        return all(block.kind == "content" for block in self._blocks.values())
+        return not self._stray and all(block.kind == "content" for block in self._blocks.values())
 
     def feed(self, entry: Entry) -> list[Event]:
         message = entry.message
@@ -161,6 +173,7 @@ class ServerLog:
     def flush_older(self, monotonic_usec: int) -> list[Event]:
         """Close every block whose last line is older than this stamp."""
         old = [pid for pid, block in self._blocks.items() if block.entries[-1].monotonic_usec < monotonic_usec]
+        self._stray = {pid: stray for pid, stray in self._stray.items() if stray[1] >= monotonic_usec}
         return [event for pid in old for event in self.flush(pid)]
 
     def flush_all(self) -> list[Event]:
@@ -182,12 +195,15 @@ class ServerLog:
             return [ServerArgs(record=_note(entry, "server_args=…"), args=parse_server_args(text[12:]))]
         if batch := lines.BATCH.match(text):
             return [_batch(entry, batch)]
+        text = text[:_LONGEST]
         for row in lines.MILESTONES:
             if row.needle in text and (match := row.pattern.match(text)):
                 return [Milestone(record=_note(entry), name=row.name, tag=tag, values=_values(match))]
         for row in lines.SIGNALS:
             if row.needle in text and (match := row.pattern.match(text)):
                 return [ServerSignal(record=_note(entry), name=row.name, values=_values(match))]
+        if text.startswith(_ANNOUNCING):
+            self._stray[pid] = (text, entry.monotonic_usec)
         return self._loose(entry, pid, tag, text)
 
     def _bare(self, entry: Entry, pid: int | None, text: str) -> list[Event]:
@@ -199,19 +215,20 @@ class ServerLog:
                 return []
             del self._blocks[pid]
             block = None
+        text = text[:_LONGEST]
         opened = self._opens(text)
         if block and not (opened and self._ends(block, opened)):
-            if len(block.texts) < _MAX_BLOCK_LINES:
-                block.entries.append(entry)
-                block.texts.append(text)
+            block.add(entry, text)
             return []
         events = self._close(self._blocks.pop(pid)) if block else []
         if opened:
             kind, header = opened
-            self._open(pid, kind, header or self._stray.pop(pid, ""), "", entry, text)
+            said, usec = self._stray.pop(pid, ("", 0))
+            stray = said if entry.monotonic_usec - usec <= _STRAY_USEC else ""
+            self._open(pid, kind, header or stray, "", entry, text)
             return events
         if text[:2] in _STRAY_STARTS and STRAY_HEADER.match(text):
-            self._stray[pid] = text.rstrip(":")
+            self._stray[pid] = (text.rstrip(":"), entry.monotonic_usec)
         if text.startswith("inquest: ") and (refused := _REFUSED.match(text)):
             check = refused["check"] or refused["spec"] or "not-ready"
             events.append(PreflightRefused(record=_note(entry), check=check, reason=redact(refused["reason"])))
@@ -254,7 +271,7 @@ class ServerLog:
         return True
 
     def _open(self, pid: int | None, kind: str, header: str, tag: str, entry: Entry, text: str) -> None:
-        self._blocks[pid] = _Block(kind, header, tag, [entry], [text])
+        self._blocks[pid] = _Block(kind, header, tag, [_short(entry)], [text[:_LONGEST]])
 
     # --- a whole block ------------------------------------------------------------------------------------
 
@@ -318,7 +335,14 @@ class ServerLog:
 
 
 def _note(entry: Entry, message: str | None = None) -> Record:
-    return entry.record(SOURCE, redact(entry.message) if message is None else message)
+    return entry.record(SOURCE, redact(entry.message[:_LONGEST]) if message is None else message[:_LONGEST])
+
+
+def _short(entry: Entry) -> Entry:
+    """The entry as it is kept until its block is whole."""
+    if len(entry.message) <= _LONGEST:
+        return entry
+    return replace(entry, fields={**entry.fields, "MESSAGE": entry.message[:_LONGEST]})
 
 
 def _values(match: re.Match[str]) -> tuple[tuple[str, str], ...]:
@@ -326,7 +350,7 @@ def _values(match: re.Match[str]) -> tuple[tuple[str, str], ...]:
 
 
 def _batch(entry: Entry, match: re.Match[str]) -> Batch:
-    figures = parse_figures(match["figures"])
+    figures = parse_figures(match["figures"][:_LONGEST])
     return Batch(record=_note(entry, entry.message), phase=match["phase"].lower(), values=figures)
 
 
