@@ -53,6 +53,7 @@ class Body:
     _boot: str = ""
     _text_boot: str = "text-0"
     _seen: int = 0
+    _by_id: dict[str, RunRecord] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # Their records are about other units' processes.
@@ -197,6 +198,7 @@ class Body:
                     self.tracker.add(record.invocation_id, [event for _, event in log.close()])
                 self.settle(self, record)
         self.tracker.forget(entry.monotonic_usec, entry.boot_id)
+        self._by_id.clear()
 
     # --- a program's lines in text with senders -------------------------------------------------------------
 
@@ -243,7 +245,11 @@ class Body:
         )
 
     def _record(self, invocation_id: str) -> RunRecord:
-        return next(each for each in self.tracker.records() if each.invocation_id == invocation_id)
+        record = self._by_id.get(invocation_id)
+        if record is None:
+            record = next(each for each in self.tracker.records() if each.invocation_id == invocation_id)
+            self._by_id[invocation_id] = record
+        return record
 
     # --- plain logs -----------------------------------------------------------------------------------------
 
@@ -268,7 +274,7 @@ class Body:
         if (known := self._run_at(monotonic_usec)) is not None:
             return known.invocation_id
         unit, invocation_id = f"log-{told.log.number}{PLAIN}", f"log:{told.log.number}:{told.life}"
-        if not any(record.invocation_id == invocation_id for record in self.tracker.records()):
+        if invocation_id not in self.log_of:
             self._begin(unit, invocation_id, realtime_usec)
             self.log_of[invocation_id] = told.log
         return invocation_id

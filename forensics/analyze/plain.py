@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from forensics.analyze import other_servers as others
-from forensics.analyze import wrappings
+from forensics.analyze import stamps, wrappings
 from forensics.analyze.lines import Line
-from forensics.analyze.stamps import Stamp
 from forensics.analyze.text import Clock
 from forensics.analyze.units import FORKED, unit_in
 from forensics.analyze.wrappings import Unwrapped
@@ -42,6 +41,9 @@ _STEP_USEC = 10_000
 """What a line adds to the clock in a log without stamps, so that order can stand for time."""
 
 _ACCESS = re.compile(rb'(?:\(\w+ pid=\d+\) )?INFO: +\S+:\d+ - "')
+_WRAPPED = re.compile(
+    rb"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d) (?:std(?:out|err) F )?"
+)
 _HEADLESS = re.compile(r'\s*File "[^"]+", line \d+, in ')
 _EXCEPTION = re.compile(
     r"(?:- |\.\.\. )?(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Failed|Exit|NotFound|Overflow|Interrupt|Timeout"
@@ -81,7 +83,8 @@ class PlainLog:
 
     _log: ServerLog = field(default_factory=ServerLog)
     _roles: dict[int, str] = field(default_factory=dict)
-    _sample: tuple[Line, Unwrapped, int] | None = None
+    _sample: tuple[Line, Unwrapped | None, int] | None = None
+    _second: bytes = b""
     _partial: tuple[Line, Unwrapped, str] | None = None
     _killed_self_usec: int | None = None
 
@@ -93,13 +96,28 @@ class PlainLog:
         as a record with its own stamp."""
         return [(self.life, event) for event in self._take(line, found)]
 
-    def _take(self, line: Line, found: Unwrapped | None) -> Iterator[Event]:
+    def skim(self, line: Line) -> bool:
+        """Count a line that carries no fact, which nearly all of a healthy server's are; False where it must be fed."""
         raw = line.raw
-        if found is None and self._partial is None and raw[:2] == b"[2" and (gate := SKIPPED.match(raw)):
-            self._note_line(self.clock.tick(self._sglang_stamp(raw)))
-            if gate["sample"]:
-                self._sample = line, Unwrapped(""), self.clock.now_usec
-            return
+        if self._partial is not None:
+            return False
+        wrapped = _WRAPPED.match(raw)
+        at = wrapped.end() if wrapped else 0
+        gate = SKIPPED.match(raw, at)
+        if gate is None and not _ACCESS.match(raw, at):
+            return False
+        second = wrapped[1] if wrapped else raw[1:20] if gate else b""
+        if second and second != self._second:
+            self._second = second
+            text = (raw[: wrapped.end()] if wrapped else second + b" ").decode("ascii", "replace")
+            stamped = stamps.parse(text, self.reference)
+            self.clock.tick(stamped[0] if stamped else None)
+        self._note_line(self.clock.now_usec)
+        if gate and gate["sample"]:
+            self._sample = line, None, self.clock.now_usec
+        return True
+
+    def _take(self, line: Line, found: Unwrapped | None) -> Iterator[Event]:
         unwrapped = found or wrappings.unwrap(line.text, self.reference)
         if self._partial is not None:
             line, first, text = self._partial
@@ -133,9 +151,6 @@ class PlainLog:
 
     # --- one line -------------------------------------------------------------------------------------------
 
-    def _sglang_stamp(self, raw: bytes) -> Stamp | None:
-        return wrappings.own_prefix(raw[:64].decode("ascii", "replace"), None, self.reference).stamp
-
     def _note_line(self, usec: int) -> None:
         self.lines += 1
         self.last_usec = usec
@@ -147,7 +162,7 @@ class PlainLog:
             return
         line, unwrapped, usec = self._sample
         self._sample = None
-        text = unwrapped.text or line.text
+        text = wrappings.unwrap(line.text, self.reference).text if unwrapped is None else unwrapped.text
         yield from self._log.feed(self._entry(line, text, usec, None))
 
     def _entry(self, line: Line, text: str, usec: int, pid: int | None) -> Entry:

@@ -145,15 +145,14 @@ class SavedFile:
         if self.recognised.first is not None and not self.recognised.newest_first:
             self.clock.tick(self.recognised.first)
         self.plain = log = PlainLog(self.name, self.reference, self.clock, place)
+        known = -1
         for line, unwrapped in self._server_lines(stream):
-            life = log.life
-            found = log.feed(line, unwrapped)
-            usec = self.clock.now_usec
-            if self.first_usec is None:
-                self.first_usec = usec
-            self.last_usec = usec
-            if found or log.lines == 1 or log.life != life:
-                yield from self._told(log, found, usec)
+            found = [] if unwrapped is None and log.skim(line) else log.feed(line, unwrapped)
+            if found or log.life != known:
+                known = log.life
+                self.first_usec = self.clock.now_usec if self.first_usec is None else self.first_usec
+                yield from self._told(log, found, self.clock.now_usec)
+        self.last_usec = self.clock.now_usec
         yield from self._told(log, log.close(), self.clock.now_usec)
 
     def _told(self, log: PlainLog, found: list[tuple[int, Event]], usec: int) -> Iterator[Told]:
@@ -163,9 +162,7 @@ class SavedFile:
 
     def _server_lines(self, stream: BinaryIO) -> Iterator[tuple[Line, Unwrapped | None]]:
         if self.form is Form.TEXT:
-            for line in self._lines(stream):
-                if line.raw.strip():
-                    yield line, None
+            yield from ((line, None) for line in self._lines(stream) if line.raw and not line.raw.isspace())
             return
         for number, record in enumerate(structured.objects(self._lines(stream)), start=1):
             found = wrappings.record_of(record)

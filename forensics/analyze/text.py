@@ -7,6 +7,7 @@ by the entries' `cursor`, which is `file:line` here.
 import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from typing import NamedTuple
 
 from forensics.analyze import senders
 from forensics.analyze.lines import Line
@@ -15,6 +16,7 @@ from forensics.analyze.stamps import Stamp
 from forensics.analyze.units import Attribution, Survey, is_forked_child, is_manager
 from forensics.entry import Entry
 from forensics.sources import coredump, systemd
+from forensics.sources.server import SKIPPED
 
 UNDATED = "undated"
 """The `boot_id` of kernel records that have no wall clock: they are joined by what they name, or aligned."""
@@ -25,6 +27,11 @@ _DUMPED = re.compile(
     r"Process (?P<pid>\d+) \((?P<comm>.*?)\) of user \d+ (?:\(.*\) )?(?:dumped core|terminated abnormally)"
 )
 _STATUS_NOISE = re.compile(r"(?:-- |Hint: |Warning: )")
+_SURVEYED = 20_000
+"""Of so many lines every name is gathered; after that only of those that managers and the kernel may have written."""
+
+_HEADER = re.compile(rb".{8,110}?\[\d{1,10}\]: ")
+_MOST_HEADERS = 4096
 _DAY_USEC = 86_400_000_000
 _STEP_USEC = 1
 
@@ -69,7 +76,8 @@ def survey(lines: Iterable[Line], reference: datetime, indent: int = 0) -> Surve
     """A first look over a file whose lines have senders."""
     found = Survey()
     for line in lines:
-        if b"[" not in line.raw and b"kernel:" not in line.raw:
+        raw = line.raw
+        if line.number > _SURVEYED and b"systemd" not in raw and b"init.scope" not in raw and b"kernel:" not in raw:
             continue
         sent = senders.syslog(line.text[indent:], reference)
         if sent is not None:
@@ -83,7 +91,28 @@ def syslog_entries(
     """Entries of journalctl's short forms, or of a syslog file. Lines without a header continue the one before."""
     boot_mono: int | None = None
     last: tuple[dict[str, str], int] | None = None
+    headers = _Headers(attribution)
+    sample: Entry | None = None
     for line in lines:
+        if (known := headers.of(line.raw)) is not None:
+            usec = clock.tick(known.stamp)
+            last = (known.fields, usec)
+            gate = SKIPPED.match(line.raw, known.length)
+            if gate is not None and not gate["sample"]:
+                continue
+            message = line.raw[known.length :].decode("utf-8", "replace").replace("\0", "")
+            entry = _entry({**known.fields, "MESSAGE": message}, f"{name}:{line.number}", clock, usec)
+            if gate is not None:
+                sample = entry
+                continue
+            if sample is not None:
+                yield sample
+                sample = None
+            yield entry
+            continue
+        if sample is not None:
+            yield sample
+            sample = None
         text = line.text[indent:]
         if not text.strip():
             continue
@@ -110,7 +139,45 @@ def syslog_entries(
             clock.boot += 1
         fields = fields_of(sent, attribution)
         last = (fields, usec) if fields.get("_TRANSPORT") != "kernel" else None
+        if sent.stamp.monotonic_usec is None and not indent:
+            headers.learn(line.raw, sent, fields)
         yield _entry({**fields, "MESSAGE": sent.message}, f"{name}:{line.number}", clock, usec)
+    if sample is not None:
+        yield sample
+
+
+class _Known(NamedTuple):
+    stamp: Stamp
+    fields: dict[str, str]
+    length: int
+
+
+class _Headers:
+    """The headers of programs' lines that were read before: a server writes hundreds of lines in one second."""
+
+    def __init__(self, attribution: Attribution) -> None:
+        self._attribution = attribution
+        self._changes = attribution.changes
+        self._known: dict[bytes, _Known] = {}
+
+    def of(self, raw: bytes) -> _Known | None:
+        found = _HEADER.match(raw)
+        if found is None:
+            return None
+        if self._changes != self._attribution.changes:
+            self._known.clear()
+            self._changes = self._attribution.changes
+        return self._known.get(found[0])
+
+    def learn(self, raw: bytes, sent: Sent, fields: dict[str, str]) -> None:
+        found = _HEADER.match(raw)
+        plain = fields.get("_TRANSPORT") == "stdout" and "MESSAGE_ID" not in fields and sent.ident.isascii()
+        if found is None or not plain or not found[0].endswith(f"{sent.ident}[{sent.pid}]: ".encode()):
+            return
+        if sent.ident.startswith("systemd") or len(self._known) >= _MOST_HEADERS:
+            self._known.clear()
+        if not sent.ident.startswith("systemd"):
+            self._known[found[0]] = _Known(sent.stamp, fields, found.end())
 
 
 def _dedented(text: str, line: Line) -> str:

@@ -155,6 +155,9 @@ class Attribution:
     survey: Survey
     label: str
     only: str | None = None
+    changes: int = 0
+    """How often a life began or ended: what was said of a program's lines holds as long as it stays the same."""
+
     _lives: dict[str, _Life] = field(default_factory=dict)
     _started: deque[str] = field(default_factory=deque)
     _of_pid: dict[tuple[str, int | None], str] = field(default_factory=dict)
@@ -180,6 +183,7 @@ class Attribution:
             self._lives[unit] = life = _Life(number=life.number + 1)
         if verb in ("Starting", "Started"):
             life.begun = True
+            self.changes += 1
             if unit.endswith(".service"):
                 self._started.append(unit)
                 if len(self._started) > 64:
@@ -187,6 +191,7 @@ class Attribution:
         life.restarts = life.restarts or "Scheduled restart job" in message
         if _ENDED.match(message) or verb in ("Stopped", "Failed to start"):
             life.ended = True
+            self.changes += 1
         return unit, self.life_of(unit)
 
     def restarts(self, unit: str) -> bool:
