@@ -30,7 +30,9 @@ def origin(run: Run, sent: SignalSent) -> Origin:
         return Origin.SYSTEMD
     if sent.sender_unit:
         return Origin.OWN if sent.sender_unit == run.unit else Origin.OUTSIDE
-    return Origin.OWN if run.owns_pid(sent.sender_pid) else Origin.UNKNOWN
+    # Who kills its own process from a thread is gone with it. Another of the same name would live on for a while.
+    together = sent.sender_comm == sent.target_comm != ""
+    return Origin.OWN if run.owns_pid(sent.sender_pid) or together else Origin.UNKNOWN
 
 
 def signals_to(run: Run, timeline: Timeline, signal: int | None = None, pid: int | None = None) -> Iterator[SignalSent]:
@@ -77,6 +79,8 @@ def by_whom(run: Run, sent: SignalSent) -> str:
             return "systemd (pid 1)"
         case Origin.OWN if sent.sender_pid == sent.target_pid:
             return "the process itself"
+        case Origin.OWN if sent.sender_pid not in run.pids:
+            return f"the server itself (pid {sent.sender_pid}, {sent.sender_comm})"
         case Origin.OWN:
             role = "main" if sent.sender_pid == run.main_pid else run.pids.get(sent.sender_pid, "") or sent.sender_comm
             return f"the server's own process {sent.sender_pid} ({role})"

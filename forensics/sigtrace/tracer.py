@@ -20,6 +20,7 @@ RECORDS_PER_SECOND = 200
 """A tree of server processes has fewer; journald itself would begin to drop at 333."""
 
 _REMEMBERED = 64
+"""Programs that may send a signal, and runs that were announced."""
 
 
 class Tracer:
@@ -37,7 +38,7 @@ class Tracer:
         self._send = send
         self._clock = clock
         self._since_usec = int(clock() * 1e6)
-        self._announced: set[tuple[str, str]] = set()
+        self._announced: dict[tuple[str, str], None] = {}
         self._second = _Second()
         self._narrow_until: float | None = None
         self._next_refresh = 0.0
@@ -136,9 +137,11 @@ class Tracer:
     def _announce(self) -> None:
         """Each run once: the daemon has to know from when on silence means that there was no signal."""
         present = {(unit, self._watched.invocation_id(unit)) for unit in self._watched.units}
-        for unit, invocation_id in sorted(present - self._announced):
+        for unit, invocation_id in sorted(present - self._announced.keys()):
             self._send(records.watching(unit, invocation_id, self._since_usec))
-        self._announced = present
+            self._announced[unit, invocation_id] = None
+        for oldest in list(self._announced)[:-_REMEMBERED]:
+            del self._announced[oldest]
 
     def _interrupted(self, reason: str) -> None:
         usec = int(self._clock() * 1e6)

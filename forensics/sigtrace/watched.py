@@ -37,20 +37,25 @@ class Watched:
         self._root = next((path for path in systemd if path.is_dir()), cgroups)
         self._now: dict[int, str] = {}
         self._before: dict[int, str] = {}
+        self.pids: frozenset[int] = frozenset()
+        """The processes."""
+        self.units: frozenset[str] = frozenset()
+        """The watched units that have processes."""
 
     def refresh(self) -> None:
-        """Read the cgroups anew. Who died since the last time is remembered once more."""
-        self._before = self._now
-        self._now = {pid: folder.name for folder in self._folders(self._root) for pid in _processes(folder)}
+        """Read the cgroups anew. Who died since the last time is remembered once more.
 
-    @property
-    def pids(self) -> frozenset[int]:
-        return frozenset(self._now)
-
-    @property
-    def units(self) -> frozenset[str]:
-        """The watched units that have processes."""
-        return frozenset(self._now.values())
+        Threads too: a server that kills itself from one of its threads is gone with the thread, and with what /proc
+        said of it.
+        """
+        self._before, self._now = self._now, {}
+        pids: set[int] = set()
+        for folder in self._folders(self._root):
+            processes = set(_listed(folder, "cgroup.procs"))
+            pids |= processes
+            for tid in (*processes, *_listed(folder, "cgroup.threads"), *_listed(folder, "tasks")):
+                self._now[tid] = folder.name
+        self.pids, self.units = frozenset(pids), frozenset(self._now.values())
 
     def unit(self, tid: int) -> str:
         """The watched unit that a process or thread belongs to; empty when it is none of them, or gone and unknown."""
@@ -85,10 +90,12 @@ class Watched:
                 yield Path(entry.path)
 
 
-def _processes(folder: Path) -> Iterator[int]:
-    """The processes of a cgroup and of those below it."""
-    for path, _, _ in os.walk(folder):
+def _listed(folder: Path, name: str) -> Iterator[int]:
+    """The ids in a file of a cgroup and of those below it. Threads are in `cgroup.threads` of v2, in `tasks` of v1."""
+    for path, _, files in os.walk(folder):
+        if name not in files:
+            continue
         try:
-            yield from map(int, Path(path, "cgroup.procs").read_text().split())
+            yield from map(int, Path(path, name).read_text().split())
         except OSError:
             continue  # removed meanwhile

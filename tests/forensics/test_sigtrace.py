@@ -226,6 +226,18 @@ def test_the_processes_of_watched_units_in_each_version(tmp_path: Path, mount: s
     assert watched.unit(300) == ""
 
 
+@pytest.mark.parametrize("file", ["cgroup.threads", "tasks"])
+def test_threads_are_known_and_not_taken_for_processes(tmp_path: Path, file: str) -> None:
+    folder = tmp_path / "cgroup/sglang.slice/sglang-demo.service"
+    folder.mkdir(parents=True)
+    (folder / "cgroup.procs").write_text("4321\n")
+    (folder / file).write_text("4321\n4322\n")
+    watched = Watched(["sglang-*.service"], cgroups=tmp_path / "cgroup", proc=str(tmp_path), run=tmp_path)
+    watched.refresh()
+    assert watched.unit(4322) == UNIT
+    assert watched.pids == {4321}
+
+
 def test_a_process_younger_than_the_last_look_and_one_that_is_gone(tmp_path: Path) -> None:
     folder = tmp_path / "cgroup/sglang.slice/sglang-demo.service"
     folder.mkdir(parents=True)

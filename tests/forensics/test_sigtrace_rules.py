@@ -156,6 +156,13 @@ def test_a_signal_that_the_server_outlived_is_not_to_blame() -> None:
     assert verdict.cause != "external-signal"
 
 
+def test_a_thread_that_kills_its_own_process_is_gone_with_it_and_no_outsider() -> None:
+    thread = sent(sender_pid=4350, sender_comm="python3", sender_unit="", sender_detail="")
+    verdict = judge(thread, exit_by(9))
+    assert verdict.cause == "unexplained-kill"
+    assert "the server itself (pid 4350, python3)" in why_not(verdict)
+
+
 def test_a_signal_that_main_shrugged_off_a_minute_before_is_not_to_blame() -> None:
     assert judge(sent(10_500_000, signal=1), own(59_990_000), exit_by(9)).cause == "unexplained-kill"
 
