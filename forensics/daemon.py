@@ -18,15 +18,17 @@ from types import FrameType
 from systemd import daemon as sd_daemon
 
 from forensics.alerts import Courier, sinks
-from forensics.api import Health, SourceHealth, create_app, serve
+from forensics.api import Access, Health, SourceHealth, create_app, serve
 from forensics.classify import classify
 from forensics.coverage import RECORDED, read_core_pattern, recorded_gaps
 from forensics.entry import Entry
 from forensics.errors import InquestError
 from forensics.events import Gap
 from forensics.model import Crash
+from forensics.rules import RULES
 from forensics.sampler import Sampler
-from forensics.settings import Settings
+from forensics.settings import Api, Settings
+from forensics.sources.excerpt import excerpt
 from forensics.sources.journal import JournalReader, Lines
 from forensics.store import Store
 from forensics.store.store import FILE_NAME
@@ -71,6 +73,7 @@ class Daemon:
             for record in self._tracker.records()
             if record.ended_usec is not None
         }
+        self._access = access_of(settings.api)
         self._changed = False
         self._stopping = False
         self._open_runs = 0
@@ -89,7 +92,13 @@ class Daemon:
     # --- the loop -----------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        app = create_app(self._store, self.health)
+        app = create_app(
+            self._store,
+            self.health,
+            access=self._access,
+            causes=[(rule.cause, rule.family) for rule in RULES],
+            journal=excerpt,
+        )
         with closing(serve(app, self._settings.api.host, self._settings.api.port, self._settings.api.socket)) as api:
             log.info("watching %s; the API is on port %d", ", ".join(self._settings.units), api.port)
             self._drain()
@@ -208,6 +217,16 @@ class Daemon:
                 for name in names
             ),
         )
+
+
+def access_of(api: Api) -> Access:
+    """Who may reach the API, as the settings say. SettingsError when the token cannot be read."""
+    return Access(
+        names=frozenset(name.lower() for name in api.hosts),
+        open=api.beyond_loopback,
+        token=api.read_token(),
+        origins=frozenset(api.cors_origins),
+    )
 
 
 @contextmanager

@@ -7,6 +7,7 @@ key that was probably meant; all mistakes of a file at once.
 import difflib
 import ipaddress
 import os
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from pydantic_core import ErrorDetails
 from forensics.errors import SettingsError
 
 PATH = Path("/etc/inquest/inquestd.toml")
+SHORTEST_TOKEN = 16
 
 
 class Table(BaseModel):
@@ -27,22 +29,20 @@ class Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def _loopback(host: str) -> str:
+def _address(host: str) -> str:
     # `localhost` is not looked up: it is loopback by RFC 6761.
-    if host == "localhost":
-        return host
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        raise ValueError(
-            "not an IP address; allowed: a loopback address such as 127.0.0.1 or ::1, or localhost"
-        ) from None
-    if not address.is_loopback:
-        raise ValueError(
-            "not a loopback address. The API has no access control in this version, so it listens on loopback only; "
-            "to reach it from elsewhere put a proxy that authenticates before it, or use an SSH tunnel"
-        )
+    if host != "localhost":
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            raise ValueError("not an IP address; allowed: an address such as 127.0.0.1 or ::1, or localhost") from None
     return host
+
+
+def _origin(origin: str) -> str:
+    if re.fullmatch(r"https?://[A-Za-z0-9.\[\]:-]+", origin) is None:
+        raise ValueError("not an origin as browsers send it: https://host or https://host:port, nothing behind it")
+    return origin
 
 
 def _http_url(url: str) -> str:
@@ -124,12 +124,51 @@ class Alerts(Table):
         return self
 
 
-class Api(Table):
-    """Where the API listens. `socket` is a unix socket in addition, for example /run/inquestd/api.sock."""
+def _api_socket() -> Path | None:
+    # systemd names it to the daemon alone; run by hand there is no place that is the daemon's.
+    folder = os.environ.get("RUNTIME_DIRECTORY", "").split(":")[0]
+    return Path(folder, "api.sock") if folder else None
 
-    host: Annotated[str, AfterValidator(_loopback)] = "127.0.0.1"
+
+class Api(Table):
+    """Where the API listens, and who may ask. `socket` is a unix socket in addition, in the daemon's runtime directory
+    if it has one; its file's mode is its guard. `token` is asked for over TCP, and needed where `host` is not loopback.
+    `hosts` are names beside loopback's by which the API is reached; `cors_origins` pages of elsewhere that may read it.
+    """
+
+    host: Annotated[str, AfterValidator(_address)] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8642
-    socket: Path | None = None
+    socket: Path | None = Field(default_factory=_api_socket)
+    token: Secret | None = None
+    hosts: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")], ...] = ()
+    cors_origins: tuple[Annotated[str, AfterValidator(_origin)], ...] = ()
+
+    @property
+    def beyond_loopback(self) -> bool:
+        return self.host != "localhost" and not ipaddress.ip_address(self.host).is_loopback
+
+    @model_validator(mode="after")
+    def _guarded(self) -> "Api":
+        if self.beyond_loopback and self.token is None:
+            raise ValueError(
+                f"host {self.host} is not a loopback address, and there is no token: log lines are not for everybody. "
+                'Give `token = { file = "/etc/inquest/api.token" }`, or keep host = "127.0.0.1" and reach it '
+                "through an SSH tunnel or a proxy that authenticates"
+            )
+        return self
+
+    def read_token(self) -> str | None:
+        """The token; None where none is set. SettingsError when it cannot be read or could be guessed."""
+        if self.token is None:
+            return None
+        token = self.token.read().strip()
+        if len(token) < SHORTEST_TOKEN:
+            raise SettingsError(
+                "token-too-short",
+                f"the API's token has {len(token)} characters, fewer than {SHORTEST_TOKEN}",
+                "Make one with `openssl rand -hex 32`.",
+            )
+        return token
 
 
 class Retention(Table):
@@ -212,8 +251,8 @@ def _what(detail: ErrorDetails) -> str:
     else:
         said = detail["msg"][:1].lower() + detail["msg"][1:]
     given = detail["input"]
-    # A mistake about a webhook is told without its value: tokens stand in URLs and headers.
-    if isinstance(given, dict | list) or "webhooks" in detail["loc"]:
+    # A mistake about a webhook or a token is told without its value: tokens stand in URLs and headers.
+    if isinstance(given, dict | list) or {"webhooks", "token"} & set(detail["loc"]):
         return said
     return f"{said} (it is {given!r})"
 

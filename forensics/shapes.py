@@ -178,3 +178,39 @@ class ServerShape(TypedDict):
     last_run: LastRunShape | None
     last_crash: LastRunShape | None
     remark: str | None
+
+
+class LifeShape(TypedDict):
+    """One run in short, for a picture of a server's lives; `ended_at` is null while it lives. `ready_at` and
+    `stopping_at` are null when it never came to that, or no record says when. `restarted`: systemd scheduled the next
+    run by itself."""
+
+    id: str
+    unit: str
+    server: str
+    started_at: str
+    ready_at: str | None
+    stopping_at: str | None
+    ended_at: str | None
+    became_ready: bool
+    is_crash: bool
+    restarted: bool
+    cause: str | None
+    family: str | None
+    strength: str | None
+    summary: str | None
+
+
+class GroupShape(TypedDict):
+    """Crashes that are alike, by fingerprint. What is said of them is said of the newest, `last_id`."""
+
+    fingerprint: str
+    count: int
+    first_at: str
+    last_at: str
+    servers: list[str]
+    last_id: str
+    cause: str
+    family: str
+    strength: str | None
+    summary: str

@@ -7,13 +7,20 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from forensics.api.runs import RunsParameters, TuningParameters
-from forensics.api.shapes import CrashesParameters
+from forensics.api.shapes import CrashesParameters, GroupsParameters, LivesParameters
 from forensics.errors import InquestError, StoreError
 
 MEDIA_TYPE = "application/problem+json"
+_PARAMETERS: dict[str, type[BaseModel]] = {
+    "/runs": RunsParameters,
+    "/tuning": TuningParameters,
+    "/groups": GroupsParameters,
+    "/lives": LivesParameters,
+}
 STATUSES = {
     "bad-cursor": 404,  # there is no such page
     "ambiguous-id": 409,
@@ -70,8 +77,7 @@ def _said(text: str) -> str:
 
 
 def _allowed(name: str, path: str) -> str:
-    model = RunsParameters if path == "/runs" else TuningParameters if path.endswith("/tuning") else CrashesParameters
-    names = list(model.model_fields)
+    names = list(_PARAMETERS.get("/" + path.rpartition("/")[2], CrashesParameters).model_fields)
     near = difflib.get_close_matches(name, names, n=1)
     return (f"did you mean {near[0]}? " if near else "") + f"allowed: {', '.join(names)}"
 

@@ -13,6 +13,16 @@ SOCKET_MODE = 0o660
 BACKLOG = 128
 
 
+class _Server(uvicorn.Server):
+    """Ends the streams of events first: they would end by themselves only when their clients go."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        broadcast = getattr(self.config.app.state, "broadcast", None)  # type: ignore[union-attr]
+        if broadcast is not None:
+            broadcast.close()
+        await super().shutdown(sockets)
+
+
 class Serving:
     """A served API. `port` is the bound port, of use when 0 was asked for."""
 
@@ -54,7 +64,7 @@ def serve(app: Any, host: str, port: int, socket_path: Path | None = None) -> Se
         access_log=False,
         timeout_graceful_shutdown=1,
     )
-    return Serving(uvicorn.Server(config), sockets, socket_path)
+    return Serving(_Server(config), sockets, socket_path)
 
 
 def _tcp(host: str, port: int) -> socket.socket:

@@ -9,8 +9,9 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 from typing_extensions import TypedDict
 
 from forensics.model import Family, Phase, Strength
-from forensics.shapes import CrashShape, ServerShape
-from forensics.store import Query
+from forensics.shapes import CrashShape, GroupShape, LifeShape, ServerShape
+from forensics.store import GroupQuery, Query
+from forensics.store.lives import MOST_GROUPS
 from forensics.store.query import MAX_LIMIT
 
 
@@ -70,6 +71,29 @@ class ServersShape(TypedDict):
     servers: list[ServerShape]
 
 
+class GroupsShape(TypedDict):
+    """The deaths that are alike, the group that struck last first. `total` counts the groups beyond the limit too."""
+
+    groups: list[GroupShape]
+    total: int
+
+
+class LivesShape(TypedDict):
+    """Runs that lived in [since, until), by unit and start."""
+
+    since: str
+    until: str
+    lives: list[LifeShape]
+
+
+class ReadyShape(TypedDict):
+    """The daemon reads the journal and its store, so that no death passes it by. `not_seen` are sources that it must do
+    without: verdicts then say so."""
+
+    status: Literal["ready"]
+    not_seen: list[str]
+
+
 class ProblemShape(TypedDict, total=False):
     """RFC 9457. `code` is stable, `hint` says what to do, `errors` name each wrong parameter."""
 
@@ -97,6 +121,35 @@ def _rfc_3339(text: object) -> object:
 
 
 Stamp = Annotated[AwareDatetime, BeforeValidator(_rfc_3339)]
+
+
+class LivesParameters(BaseModel):
+    """The query of `GET /lives`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    since: Annotated[
+        Stamp | None, Field(description="From here on; a day before `until`, if not given (RFC 3339 with offset).")
+    ] = None
+    until: Annotated[Stamp | None, Field(description="Up to here; now, if not given (RFC 3339 with offset).")] = None
+
+
+class GroupsParameters(BaseModel):
+    """The query of `GET /crashes/groups`. Filters combine with and; what is not listed here is refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    server: Annotated[
+        str | None, Field(description="The server's name, or the whole unit name.", examples=["demo"])
+    ] = None
+    cause: Annotated[str | None, Field(description="The cause's slug.", examples=["kernel-oom"])] = None
+    family: Annotated[Family | None, Field(description="The family of causes.")] = None
+    since: Annotated[Stamp | None, Field(description="Died at or after this time (RFC 3339 with offset).")] = None
+    until: Annotated[Stamp | None, Field(description="Died before this time (RFC 3339 with offset).")] = None
+    limit: Annotated[int, Field(ge=1, le=MOST_GROUPS, description="At most so many groups.")] = 100
+
+    def query(self) -> GroupQuery:
+        return GroupQuery(**self.model_dump())
 
 
 class CrashesParameters(BaseModel):

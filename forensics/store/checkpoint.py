@@ -12,6 +12,7 @@ from forensics.events import Event
 from forensics.model import RunRecord
 from forensics.redact import redact_json
 from forensics.store.database import Database
+from forensics.store.news import tell_started
 from forensics.store.rows import event_text, text_of
 
 
@@ -34,7 +35,10 @@ class Place:
         self._stored: dict[int, tuple[Event, int]] | None = None
         self._last_row = 0
 
-    def save(self, cursor: str, realtime_usec: int, runs: Iterable[RunRecord]) -> None:
+    def save(self, cursor: str, realtime_usec: int, runs: Iterable[RunRecord]) -> bool:
+        """True when there is a living run in it that the checkpoint before did not have."""
+        runs = tuple(runs)
+        living = [(run.invocation_id, run.unit, run.first_realtime_usec) for run in runs if run.ended_usec is None]
         stored: dict[int, tuple[Event, int]] = {}
         run_rows, new_rows, last_row = [], [], self._last_row
         known = self._stored or {}
@@ -57,6 +61,7 @@ class Place:
                 " SET cursor = excluded.cursor, realtime_usec = excluded.realtime_usec",
                 (cursor, realtime_usec),
             )
+            began = tell_started(db, living)
             db.execute("DELETE FROM tracked_runs")
             db.executemany("INSERT INTO tracked_runs VALUES (?, ?, ?, ?, ?)", run_rows)
             if self._stored is None:
@@ -66,6 +71,7 @@ class Place:
                 db.executemany("DELETE FROM tracked_events WHERE id = ?", gone)
             db.executemany("INSERT INTO tracked_events VALUES (?, ?, ?)", new_rows)
         self._stored, self._last_row = stored, last_row
+        return began
 
     def load(self) -> Checkpoint | None:
         with self._database.reading() as db:

@@ -92,6 +92,51 @@ MIGRATIONS = (
     ALTER TABLE runs ADD COLUMN facts TEXT NOT NULL DEFAULT '';
     CREATE INDEX runs_ended ON runs (died_at_usec DESC, seq DESC);
     """,
+    """
+    CREATE TABLE lives (
+        invocation_id TEXT PRIMARY KEY REFERENCES runs (invocation_id) ON DELETE CASCADE,
+        unit TEXT NOT NULL,
+        started_at_usec INTEGER NOT NULL,
+        ready_at_usec INTEGER,
+        stopping_at_usec INTEGER,
+        ended_at_usec INTEGER NOT NULL,
+        is_crash INTEGER NOT NULL,
+        became_ready INTEGER NOT NULL,
+        restarted INTEGER NOT NULL,
+        cause TEXT NOT NULL,
+        family TEXT NOT NULL,
+        strength TEXT,
+        phase TEXT NOT NULL,
+        fingerprint TEXT NOT NULL,
+        summary TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX lives_ended ON lives (ended_at_usec);
+    CREATE INDEX lives_alike ON lives (is_crash, fingerprint, ended_at_usec, unit, cause, family);
+    INSERT INTO lives SELECT invocation_id, unit, died_at_usec - (run ->> '$.ended_usec') + (run ->> '$.started_usec'),
+        NULL, NULL, died_at_usec, is_crash, became_ready, 0, cause, family, strength, phase, fingerprint,
+        coalesce(verdict ->> '$.summary', '') FROM runs;
+
+    CREATE TABLE news (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        kind TEXT NOT NULL CHECK (kind IN ('crash', 'amended', 'run-started', 'run-ended')),
+        invocation_id TEXT NOT NULL,
+        unit TEXT NOT NULL,
+        at_usec INTEGER NOT NULL
+    ) STRICT;
+    -- Numbers are of this store: a new file begins again, and must not be taken for the old one.
+    CREATE TABLE identity (one INTEGER PRIMARY KEY CHECK (one = 1), token TEXT NOT NULL) STRICT;
+    INSERT INTO identity VALUES (1, lower(hex(randomblob(4))));
+    -- Counters that only rise, whatever is pruned, corrected or restarted.
+    CREATE TABLE tallies (
+        name TEXT NOT NULL,
+        unit TEXT NOT NULL,
+        label TEXT NOT NULL,
+        family TEXT NOT NULL,
+        count INTEGER NOT NULL,
+        PRIMARY KEY (name, unit, label, family)
+    ) STRICT, WITHOUT ROWID;
+    INSERT INTO tallies SELECT 'crashes', unit, cause, family, count(*) FROM runs WHERE is_crash GROUP BY 2, 3, 4;
+    """,
 )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from forensics.public import crash_shape
 from forensics.shapes import CrashShape
 from forensics.store.database import Database
+from forensics.store.news import tally
 
 # A clock that was set back must not silence a sink: a try that lies further ahead than any back-off is due now.
 FURTHEST_TRY_USEC = 3_600_000_000
@@ -86,6 +87,7 @@ class Outbox:
                 " WHERE id = ?",
                 (now_usec, delivery.id),
             )
+            tally(db, "deliveries", delivery.sink, "delivered")
             db.execute(
                 "UPDATE outbox SET next_try_usec = ? WHERE sink = ? AND state = 'waiting' AND next_try_usec > ?",
                 (now_usec, delivery.sink, now_usec),
@@ -98,6 +100,7 @@ class Outbox:
                 "UPDATE outbox SET attempts = attempts + 1, last_error = ?, next_try_usec = ? WHERE id = ?",
                 (error, next_try_usec, delivery.id),
             )
+            tally(db, "deliveries", delivery.sink, "failed")
 
     def abandon_others(self, sinks: Collection[str]) -> int:
         """Gives up what waits for sinks that are no longer configured; how many messages that were."""

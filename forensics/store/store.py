@@ -4,16 +4,19 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from sqlite3 import Row
+from sqlite3 import Connection, Row
+from typing import Any
 
 from forensics.codec import load_run, load_timeline, load_verdict
 from forensics.errors import StoreError
 from forensics.model import Crash, RunRecord
 from forensics.public import server_name, timeline_shape, when
 from forensics.shapes import CrashShape, RunningShape, ServerShape, TimelineShape
-from forensics.store import rows
+from forensics.store import lives, news, rows
 from forensics.store.checkpoint import Checkpoint, Place
 from forensics.store.database import Database
+from forensics.store.lives import Lives
+from forensics.store.news import News
 from forensics.store.outbox import Outbox, enqueue
 from forensics.store.query import Page, Query, where, write_cursor
 from forensics.store.runs import Runs, facts_text
@@ -32,6 +35,8 @@ class Store:
         self._place = Place(self._database)
         self.outbox = Outbox(self._database)
         self.runs = Runs(self._database)
+        self.lives = Lives(self._database)
+        self.news = News(self._database)
 
     def close(self) -> None:
         self._database.close()
@@ -61,19 +66,42 @@ class Store:
                 return None
             elif rows.same(json.loads(stored["verdict"]), verdict):
                 rows.update(db, {**row, "revision": stored["revision"]})
+                self._keep_in_short(db, crash, row, verdict)
                 return None
             else:
                 row["revision"] = stored["revision"] + 1
                 rows.update(db, row)
+            self._keep_in_short(db, crash, row, verdict)
+            self._tell(db, row, verdict, amended=stored is not None)
             # A crash that turned out to be a clean stop is news to those who were told of a crash.
             if alert and (verdict["is_crash"] or (stored is not None and stored["is_crash"])):
                 enqueue(db, crash.run.invocation_id, row["revision"], sinks, row["saved_at_usec"])
+        if stored is None and alert:
+            self.news.judged(max(0, row["saved_at_usec"] - row["died_at_usec"]) / 1e6)
+        self.news.ring()
         return replace(crash, revision=row["revision"])
+
+    @staticmethod
+    def _keep_in_short(db: Connection, crash: Crash, row: dict[str, Any], verdict: dict[str, Any]) -> None:
+        if lives.keep(db, crash, row, verdict["summary"]):
+            news.tally(db, "restarts", row["unit"])
+
+    @staticmethod
+    def _tell(db: Connection, row: dict[str, Any], verdict: dict[str, Any], *, amended: bool) -> None:
+        kind = "amended" if amended else "crash" if verdict["is_crash"] else "run-ended"
+        news.tell(db, kind, row["invocation_id"], row["unit"], row["died_at_usec"])
+        if amended:
+            news.tally(db, "amended", row["unit"])
+        elif verdict["is_crash"]:
+            news.tally(db, "crashes", row["unit"], row["cause"], row["family"])
+            for source in {gap["source"] for gap in verdict["gaps"]}:
+                news.tally(db, "gaps", label=source)
 
     def checkpoint(self, cursor: str, realtime_usec: int, runs: Iterable[RunRecord]) -> None:
         """Remembers how far the journal was read, and the runs that are still tracked there: open, or not yet judged
         for good."""
-        self._place.save(cursor, realtime_usec, runs)
+        if self._place.save(cursor, realtime_usec, runs):
+            self.news.ring()
 
     def load_checkpoint(self) -> Checkpoint | None:
         """The last checkpoint; None at the first start."""
@@ -158,6 +186,7 @@ class Store:
                     "  SELECT seq FROM runs WHERE is_crash = ?1 ORDER BY died_at_usec DESC, seq DESC LIMIT ?3))",
                     (is_crash, oldest, max_crashes),
                 ).rowcount
+            news.forget(db)
         return gone
 
     def _find(self, name: str) -> Row | None:

@@ -51,7 +51,7 @@ def test_the_shipped_file_names_every_setting_with_its_default(path: Path) -> No
         written.model_copy(
             update={
                 "alerts": written.alerts.model_copy(update=examples),
-                "api": written.api.model_copy(update={"socket": None}),
+                "api": written.api.model_copy(update={"socket": None, "token": None}),
             }
         )
         == Settings()
@@ -117,8 +117,10 @@ def test_the_state_directory_is_what_systemd_says(path: Path, monkeypatch: pytes
         ("[api]\nprot = 1", ["api.prot", "did you mean `port`", "host, port, socket"]),
         ("[api]\nport = 70000", ["api.port", "less than or equal to 65535", "it is 70000"]),
         ("[api]\nport = 'x'", ["api.port", "valid integer", "it is 'x'"]),
-        ("[api]\nhost = '0.0.0.0'", ["api.host", "not a loopback address", "no access control", "it is '0.0.0.0'"]),
-        ("[api]\nhost = '::'", ["api.host", "not a loopback address"]),
+        ("[api]\nhost = '0.0.0.0'", ["api", "host 0.0.0.0 is not a loopback address", "there is no token"]),
+        ("[api]\nhost = '::'", ["api", "host :: is not a loopback address"]),
+        ("[api]\ncors_origins = ['https://a.example/x']", ["api.cors_origins[0]", "not an origin"]),
+        ("[api]\ntoken = 'abc'", ["api.token", "a secret is never written here"]),
         ("[api]\nhost = 'gpu7.example'", ["api.host", "not an IP address", "127.0.0.1"]),
         ("units = []", ["units", "at least 1 item"]),
         ("units = ['sglang-*']", ["units[0]", "it is 'sglang-*'"]),

@@ -47,7 +47,7 @@ def test_what_is_not_there_is_a_problem(client: TestClient, store: Store) -> Non
     assert "no run" in problem(client.get("/runs/ffffffffffff"), 404, "not-found")["detail"]
     assert "nobody" in problem(client.get("/servers/nobody/tuning"), 404, "not-found")["detail"]
     assert "several runs" in problem(client.get("/runs/0000"), 409, "ambiguous-id")["detail"]
-    problem(client.get("/runs?before=x"), 400, "bad-cursor")
+    problem(client.get("/runs?before=x"), 404, "bad-cursor")
 
 
 def test_what_is_not_known_is_refused_with_what_is_allowed(client: TestClient) -> None:

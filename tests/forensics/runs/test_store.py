@@ -2,6 +2,7 @@ import json
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -136,7 +137,7 @@ def test_runs_from_before_facts_were_stored_are_made_of_their_timelines(store: S
 def test_the_schema_of_the_release_before_is_migrated(tmp_path: Path) -> None:
     path = tmp_path / "old.sqlite"
     with closing(sqlite3.connect(path)) as db:
-        without = [script for script in MIGRATIONS if "ADD COLUMN facts" not in script]
+        without = list(takewhile(lambda script: "ADD COLUMN facts" not in script, MIGRATIONS))
         for script in without:
             db.executescript(script)
         db.execute(f"PRAGMA user_version = {len(without)}")

@@ -1,0 +1,98 @@
+"""`GET /events`: what happens, as it happens, as Server-Sent Events.
+
+An event's id is its number in the store. A client that comes back with the last id it had gets all that followed, from
+the store: nothing is kept for it here, and a slow client costs a place in a file, not memory.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from starlette.exceptions import HTTPException
+
+from forensics.store import Item, News
+
+HEARTBEAT_SECONDS = 10.0
+RETRY_MILLISECONDS = 1000
+BATCH = 50
+MOST_STREAMS = 64
+
+
+class Broadcast:
+    """All streams of one served API. Lives in the event loop, but for `_ring`, which other threads call."""
+
+    def __init__(self, news: News) -> None:
+        self._news = news
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: set[asyncio.Event] = set()
+        self._closing = False
+        news.listen(self._ring)
+
+    def _ring(self) -> None:
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        for waiting in self._waiting:
+            waiting.set()
+
+    def close(self) -> None:
+        """Ends every stream; their clients come back with their last id."""
+        self._closing = True
+        self._wake()
+
+    def stream(self, last_id: str | None) -> AsyncIterator[str]:
+        """A stream from after an event's id, or from now on. HTTPException 503 when there are too many."""
+        if len(self._waiting) >= MOST_STREAMS:
+            raise HTTPException(503, "too many streams of events are open", {"Retry-After": "10"})
+        self._loop = asyncio.get_running_loop()
+        rung = asyncio.Event()
+        self._waiting.add(rung)
+        return self._run(last_id, rung)
+
+    async def _run(self, last_id: str | None, rung: asyncio.Event) -> AsyncIterator[str]:
+        try:
+            number, told = self._begin(last_id)
+            yield told
+            while not self._closing:
+                rung.clear()
+                items = self._news.after(number, BATCH)
+                for item in items:
+                    number = item.number
+                    if item.data is not None:
+                        yield self._event(item)
+                if not items:
+                    try:
+                        async with asyncio.timeout(HEARTBEAT_SECONDS):
+                            await rung.wait()
+                    except TimeoutError:
+                        yield ": still here\n\n"
+        finally:
+            self._waiting.discard(rung)
+
+    def _begin(self, last_id: str | None) -> tuple[int, str]:
+        """Where to begin, and the first words. An id of another store, or of too long ago, cannot be gone on from: the
+        client is told to read the lists anew (`reset`)."""
+        before_first, last = self._news.bounds()
+        if last_id is None:
+            # An id without data fires nothing, and is what the client comes back with.
+            return last, f"retry: {RETRY_MILLISECONDS}\nid: {self._id(last)}\n\n"
+        token, _, digits = last_id.rpartition(".")
+        if token == self._news.store_token and digits.isdecimal() and len(digits) < 19:
+            number = int(digits)
+            if before_first <= number <= last:
+                return number, f"retry: {RETRY_MILLISECONDS}\n\n"
+        return last, f"retry: {RETRY_MILLISECONDS}\nid: {self._id(last)}\nevent: reset\ndata: {{}}\n\n"
+
+    def _event(self, item: Item) -> str:
+        return f"id: {self._id(item.number)}\nevent: {item.kind}\ndata: {_one_line(item.data)}\n\n"
+
+    def _id(self, number: int) -> str:
+        return f"{self._news.store_token}.{number}"
+
+
+def _one_line(data: Any) -> str:
+    # JSON escapes every line break of its strings.
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,185 @@
+"""Ended runs in short, each a few hundred bytes: for a picture of every server's lives, and for deaths that are alike.
+
+A row of `runs` carries its whole timeline; a list of a thousand of them would read all that from the disk.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from forensics.events import RestartScheduled, StopRequested, UnitStarted
+from forensics.model import Crash
+from forensics.public import server_name, usec, when
+from forensics.shapes import GroupShape, LifeShape
+from forensics.store.database import Database
+
+MOST_LIVES = 2000
+MOST_GROUPS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupQuery:
+    """A filter is off when it is None. `since` is inside, `until` outside; `server` as in `Query`."""
+
+    server: str | None = None
+    cause: str | None = None
+    family: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    limit: int = 100
+
+
+class Lives:
+    """Reads the lives. Every method is one transaction and may be called from any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def between(self, since: datetime, until: datetime) -> list[LifeShape]:
+        """Runs that lived in [since, until), by their start; of more than `MOST_LIVES`, those that ended last."""
+        with self._database.reading() as db:
+            ended = db.execute(
+                "SELECT * FROM lives WHERE ended_at_usec >= ? AND started_at_usec < ?"
+                " ORDER BY ended_at_usec DESC LIMIT ?",
+                (usec(since), usec(until), MOST_LIVES),
+            ).fetchall()
+            found = [*map(_ended, ended), *_living(db, usec(until))]
+        return sorted(found, key=lambda life: (life["unit"], life["started_at"]))
+
+    def groups(self, query: GroupQuery) -> tuple[list[GroupShape], int]:
+        """Crashes by fingerprint, the one that struck last first, and how many fingerprints there are in all."""
+        condition, values = _where(query)
+        with self._database.reading() as db:
+            found = db.execute(
+                "SELECT fingerprint, count(*) AS times, min(ended_at_usec) AS first_usec,"  # noqa: S608 - values are bound
+                " max(ended_at_usec) AS last_usec, group_concat(DISTINCT unit) AS units, count(*) OVER () AS total"
+                f" FROM lives WHERE {condition} GROUP BY fingerprint ORDER BY last_usec DESC, fingerprint LIMIT ?",
+                (*values, query.limit),
+            ).fetchall()
+            groups = [self._group(db, row, condition, values) for row in found]
+        return groups, found[0]["total"] if found else 0
+
+    @staticmethod
+    def _group(db: sqlite3.Connection, row: sqlite3.Row, condition: str, values: list[object]) -> GroupShape:
+        newest = db.execute(
+            f"SELECT * FROM lives WHERE {condition} AND fingerprint = ? ORDER BY ended_at_usec DESC LIMIT 1",  # noqa: S608
+            (*values, row["fingerprint"]),
+        ).fetchone()
+        return {
+            "fingerprint": row["fingerprint"],
+            "count": row["times"],
+            "first_at": when(row["first_usec"]),
+            "last_at": when(row["last_usec"]),
+            # The name of a unit has no comma that systemd would not have escaped.
+            "servers": sorted(server_name(unit) for unit in row["units"].split(",")),
+            "last_id": newest["invocation_id"][:12],
+            "cause": newest["cause"],
+            "family": newest["family"],
+            "strength": newest["strength"],
+            "summary": newest["summary"],
+        }
+
+
+def keep(db: sqlite3.Connection, crash: Crash, row: dict[str, Any], summary: str) -> bool:
+    """Inside the transaction of a save, after the row of `runs`. True when systemd's scheduled restart of the unit is
+    news: it follows a death by seconds, as late evidence."""
+    invocation_id = row["invocation_id"]
+    before = db.execute("SELECT restarted FROM lives WHERE invocation_id = ?", (invocation_id,)).fetchone()
+    restarted = crash.timeline.first(RestartScheduled) is not None
+    ended_usec = usec(crash.run.died_at)
+    life = {
+        "invocation_id": invocation_id,
+        "unit": row["unit"],
+        "started_at_usec": ended_usec - (crash.run.ended_usec - crash.run.started_usec),
+        "ready_at_usec": _stamp(crash, UnitStarted),
+        "stopping_at_usec": _stamp(crash, StopRequested),
+        "ended_at_usec": ended_usec,
+        **{name: row[name] for name in ("is_crash", "became_ready", "cause", "family", "strength", "phase")},
+        "restarted": restarted,
+        "fingerprint": row["fingerprint"],
+        "summary": summary,
+    }
+    db.execute(
+        f"INSERT OR REPLACE INTO lives ({', '.join(life)}) VALUES ({', '.join(':' + name for name in life)})",  # noqa: S608
+        life,
+    )
+    return restarted and not (before is not None and before["restarted"])
+
+
+def _stamp(crash: Crash, fact: type[UnitStarted] | type[StopRequested]) -> int | None:
+    found = crash.timeline.first(fact)
+    return None if found is None else found.record.realtime_usec
+
+
+def _where(query: GroupQuery) -> tuple[str, list[object]]:
+    terms: list[tuple[str, list[object]]] = [("is_crash = 1", [])]
+    for column in ("cause", "family"):
+        value = getattr(query, column)
+        if value is not None:
+            terms.append((f"{column} = ?", [value]))
+    if query.server is not None:
+        terms.append(("unit IN (?, ?)", [query.server, f"sglang-{query.server}.service"]))
+    if query.since is not None:
+        terms.append(("ended_at_usec >= ?", [usec(query.since)]))
+    if query.until is not None:
+        terms.append(("ended_at_usec < ?", [usec(query.until)]))
+    return " AND ".join(term for term, _ in terms), [value for _, values in terms for value in values]
+
+
+def _ended(row: sqlite3.Row) -> LifeShape:
+    return {
+        "id": row["invocation_id"][:12],
+        "unit": row["unit"],
+        "server": server_name(row["unit"]),
+        "started_at": when(row["started_at_usec"]),
+        "ready_at": _when(row["ready_at_usec"]),
+        "stopping_at": _when(row["stopping_at_usec"]),
+        "ended_at": when(row["ended_at_usec"]),
+        "became_ready": bool(row["became_ready"]),
+        "is_crash": bool(row["is_crash"]),
+        "restarted": bool(row["restarted"]),
+        "cause": row["cause"],
+        "family": row["family"],
+        "strength": row["strength"],
+        "summary": row["summary"],
+    }
+
+
+def _living(db: sqlite3.Connection, until_usec: int) -> Iterator[LifeShape]:
+    """Runs that have not ended, as of the last checkpoint."""
+    for run in db.execute(
+        "SELECT invocation_id, unit, first_realtime_usec FROM tracked_runs"
+        " WHERE NOT has_ended AND first_realtime_usec < ?",
+        (until_usec,),
+    ).fetchall():
+        stamps = {
+            row["kind"]: row["at_usec"]
+            for row in db.execute(
+                "SELECT data ->> '$.kind' AS kind, min(data ->> '$.record.realtime_usec') AS at_usec"
+                " FROM tracked_events WHERE invocation_id = ? AND kind IN ('unit-started', 'stop-requested')"
+                " GROUP BY kind",
+                (run["invocation_id"],),
+            )
+        }
+        yield {
+            "id": run["invocation_id"][:12],
+            "unit": run["unit"],
+            "server": server_name(run["unit"]),
+            "started_at": when(run["first_realtime_usec"]),
+            "ready_at": _when(stamps.get("unit-started")),
+            "stopping_at": _when(stamps.get("stop-requested")),
+            "ended_at": None,
+            "became_ready": "unit-started" in stamps,
+            "is_crash": False,
+            "restarted": False,
+            "cause": None,
+            "family": None,
+            "strength": None,
+            "summary": None,
+        }
+
+
+def _when(realtime_usec: int | None) -> str | None:
+    return None if realtime_usec is None else when(realtime_usec)
