@@ -217,8 +217,6 @@ def test_a_wrong_cursor_names_no_page(client: TestClient) -> None:
 @pytest.mark.parametrize(
     "path", ["/crashes/abc", "/crashes/abc/timeline", "/crashes/%2e%2e", "/nowhere", "/page/nowhere.js"]
 )
-    "path", ["/crashes/abc", "/crashes/abc/timeline", "/crashes/%2e%2e", "/nowhere", "/page/nowhere.js"]
-)
 def test_what_is_not_there_is_404(client: TestClient, path: str) -> None:
     problem(client.get(path), 404, "not-found")
 
