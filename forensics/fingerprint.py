@@ -7,8 +7,8 @@ VERSION = "1"
 
 def signature(cause: str, subclass: str, key: tuple[str, ...]) -> str:
     """The readable form: `cause | subclass | part | part`."""
-    parts = [cause, *dict.fromkeys(part for part in (subclass, *key) if part)]
-    return " | ".join(" ".join(part.split()) for part in parts)
+    parts = dict.fromkeys(" ".join(part.split()) for part in (cause, subclass, *key) if part)
+    return " | ".join(parts)
 
 
 def digest(text: str) -> str:

@@ -1,9 +1,10 @@
 """How often is the verdict right? `python -m tests.bench.accuracy FOLDER…` prints a table, cause by cause.
 
-A folder holds recordings, at any depth, in one of two forms:
+A folder holds recordings, at any depth, in one of three forms:
 
 - `journal.export` with `truth.json`: a list of `{unit, invocation_id, class, subclass, acceptable_classes}`;
-- `journal.jsonl` with `expected.json`: the project's own cases (`tests/cases`).
+- `journal.jsonl` with `expected.json`: the project's own cases (`tests/cases`);
+- `log.txt` with `label.json`: a saved log and its `{class, subclass}`, read as `inquest analyze` reads it.
 
 Beside the verdicts stand three baselines over the same entries: systemd's `Result=` alone, the first line that
 `grep -iE "error|crash|fail|OOM|killed|CUDA|traceback"` finds in the unit's log, and the last such line.
@@ -20,6 +21,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from forensics.analyze import analyze
 from forensics.entry import Entry
 from forensics.events import Gap
 from forensics.model import Strength
@@ -100,12 +102,21 @@ class Recording:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
-    """One labelled run: what was right, what the verdict and each baseline said."""
+class Answer:
+    """What was said of a run; no crash when nothing was."""
 
-    recording: Recording
-    truth: Truth
-    judged: Judged | None
+    cause: str = NO_CRASH
+    strength: str | None = None
+    summary: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One labelled run: what is right, what the verdict said, and which baselines were right."""
+
+    name: str
+    right: tuple[str, ...]
+    answer: Answer
     outcome: str
     baselines: tuple[bool, bool, bool]
 
@@ -145,21 +156,28 @@ def _case(folder: Path) -> Recording:
 def score(recording: Recording) -> Iterator[Scored]:
     judged = replay(recording.entries, {truth.unit for truth in recording.truths}, recording.gaps)
     for truth in recording.truths:
-        own = next((one for one in judged if _is_of(one, truth)), None)
-        lines = [_message(entry) for entry in recording.entries if _in_journalctl_u(entry, truth)]
-        found = [line for line in lines if GREP.search(line)]
-        said = (
-            _result(recording.entries, truth),
-            _read(found[0]) if found else NO_CRASH,
-            _read(found[-1]) if found else NO_CRASH,
-        )
-        yield Scored(
-            recording=recording,
-            truth=truth,
-            judged=own,
-            outcome=_outcome(own, truth),
-            baselines=(said[0] in truth.right, said[1] in truth.right, said[2] in truth.right),
-        )
+        own = next((one.verdict for one in judged if _is_of(one, truth)), None)
+        answer = Answer(own.cause, own.strength, own.summary) if own else Answer()
+        lines = [entry.message for entry in recording.entries if _in_journalctl_u(entry, truth)]
+        yield _scored(recording.path.name, truth.right, answer, lines, _result(recording.entries, truth))
+
+
+def score_log(folder: Path) -> Scored | None:
+    """None for a label that names no class."""
+    label = json.loads((folder / "label.json").read_text())
+    if label.get("class") not in SLUGS:
+        return None
+    crashes = analyze([str(folder / "log.txt")]).crashes
+    last = crashes[-1] if crashes else None
+    answer = Answer(last["cause"], last["strength"], last["summary"]) if last else Answer()
+    lines = (folder / "log.txt").read_text(errors="replace").splitlines()
+    return _scored(folder.name, SLUGS[label["class"]], answer, lines, "not in a log")
+
+
+def _scored(name: str, right: tuple[str, ...], answer: Answer, lines: Sequence[str], result: str) -> Scored:
+    found = [line for line in lines if GREP.search(line)]
+    said = (result, _read(found[0]) if found else NO_CRASH, _read(found[-1]) if found else NO_CRASH)
+    return Scored(name, right, answer, _outcome(answer, right), tuple(one in right for one in said))  # type: ignore[arg-type]
 
 
 def _is_of(judged: Judged, truth: Truth) -> bool:
@@ -168,13 +186,12 @@ def _is_of(judged: Judged, truth: Truth) -> bool:
     return judged.run.unit == truth.unit  # never started: it has no invocation
 
 
-def _outcome(judged: Judged | None, truth: Truth) -> str:
-    cause = judged.verdict.cause if judged else NO_CRASH
-    if cause in truth.right:
+def _outcome(answer: Answer, right: tuple[str, ...]) -> str:
+    if answer.cause in right:
         return "right"
-    if judged is None or cause in ABSTENTIONS:
+    if answer.cause in ABSTENTIONS or answer.cause == NO_CRASH:
         return "abstained"
-    return "wrong confirmed" if judged.verdict.strength is Strength.CONFIRMED else "wrong likely"
+    return "wrong confirmed" if answer.strength == Strength.CONFIRMED else "wrong likely"
 
 
 # --- baselines ------------------------------------------------------------------------------------------------
@@ -185,10 +202,6 @@ def _in_journalctl_u(entry: Entry, truth: Truth) -> bool:
     ids = (entry.get("_SYSTEMD_INVOCATION_ID"), entry.get("INVOCATION_ID"))
     shown = entry.get("_SYSTEMD_UNIT") == truth.unit or (entry.get("UNIT") == truth.unit and entry.from_systemd)
     return shown and (truth.invocation_id in ids or not truth.invocation_id)
-
-
-def _message(entry: Entry) -> str:
-    return entry.message
 
 
 def _result(entries: Iterable[Entry], truth: Truth) -> str:
@@ -208,19 +221,20 @@ def _read(line: str) -> str:
 # --- the table ------------------------------------------------------------------------------------------------
 
 OUTCOMES = ("right", "abstained", "wrong likely", "wrong confirmed")
-BASELINES = ("Result= alone", "first grep hit", "last grep hit")
+BASELINES = ("Result=", "first hit", "last hit")
 
 
 def table(scored: Sequence[Scored]) -> Table:
+    """Verdicts to the left, baselines to the right: of each, how many of the runs it gets right."""
     out = Table(title=f"{len(scored)} labelled runs", footer_style="bold", show_footer=True)
     total = Counter(one.outcome for one in scored)
-    out.add_column("cause", footer="all")
+    out.add_column("cause", footer="all", no_wrap=True)
     for outcome in OUTCOMES:
-        out.add_column(outcome, justify="right", footer=str(total[outcome]))
+        out.add_column(outcome.replace(" ", "\n"), justify="right", footer=str(total[outcome]))
     for index, name in enumerate(BASELINES):
-        out.add_column(f"{name}: right", justify="right", footer=str(sum(one.baselines[index] for one in scored)))
-    for cause in sorted({one.truth.right[0] for one in scored}):
-        rows = [one for one in scored if one.truth.right[0] == cause]
+        out.add_column(f"{name}\nright", justify="right", footer=str(sum(one.baselines[index] for one in scored)))
+    for cause in sorted({one.right[0] for one in scored}):
+        rows = [one for one in scored if one.right[0] == cause]
         outcomes = Counter(one.outcome for one in rows)
         counts = [outcomes[outcome] for outcome in OUTCOMES]
         counts += [sum(one.baselines[index] for one in rows) for index in range(len(BASELINES))]
@@ -228,19 +242,26 @@ def table(scored: Sequence[Scored]) -> Table:
     return out
 
 
+def gather(folder: Path) -> Iterator[Scored]:
+    for recording in recordings(folder):
+        yield from score(recording)
+    for path in sorted(folder.rglob("label.json")):
+        if (path.parent / "log.txt").exists() and (one := score_log(path.parent)) is not None:
+            yield one
+
+
 def main(folders: Sequence[str]) -> int:
     """Print the table, and each run that was not right. Exit status 1 when a confirmed verdict was wrong."""
     console = Console()
-    scored = [one for folder in folders for recording in recordings(Path(folder)) for one in score(recording)]
+    console.width = max(console.width, 110)
+    scored = [one for folder in folders for one in gather(Path(folder))]
     if not scored:
-        console.print("no recordings there: a folder must hold journal.export with truth.json, or journal.jsonl with "
-                      "expected.json")  # fmt: skip
+        console.print("no recordings there: see the head of this file for the forms that are known")
         return 2
     for one in scored:
         if one.outcome != "right":
-            said = one.judged.verdict if one.judged else None
-            words = f"{said.cause} ({said.strength or 'open'}): {said.summary}" if said else NO_CRASH
-            console.print(f"{one.outcome}: {one.recording.path.name}: {one.truth.right[0]}, not {words}", markup=False)
+            said = f"{one.answer.cause} ({one.answer.strength or 'open'}) {one.answer.summary}".strip()
+            console.print(f"{one.outcome}: {one.name}: {one.right[0]}, not {said}", markup=False, highlight=False)
     console.print(table(scored))
     return 1 if any(one.outcome == "wrong confirmed" for one in scored) else 0
 
