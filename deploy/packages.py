@@ -16,6 +16,7 @@ FOR_TESTS = (
     "dbus",
     "curl",
     "mmdebstrap",
+    "debian-archive-keyring",
     "e2fsprogs",
     "qemu-system-x86",
     "shellcheck",

@@ -1,16 +1,19 @@
 """A machine with a memory controller for each test, restored from its saved state."""
 
 import json
+import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from deploy import environment
 from tests.e2e.conftest import Say
 from tests.e2e.inquest import Crash, until
 from tests.e2e.vm import machine
 
+IMAGE = ("x86_64", "3.11")
 STANDIN = Path(__file__).resolve().parents[1] / "standin"
 SPEC = """
 model_path = "/var/lib/inquest/models/tiny"
@@ -70,6 +73,9 @@ class VmServer:
 @pytest.fixture(scope="session")
 def saved_machine(say: Say) -> None:
     """Made before the first test, so that none of them is charged with it."""
+    here = (platform.machine(), environment.python_version().rpartition(".")[0])
+    if here != IMAGE:
+        pytest.skip(f"the image is Debian 12 with {IMAGE}; an environment made on {here} does not run in it")
     say("the virtual machine: image and saved state (minutes when nothing is cached)")
     machine.saved()
 
