@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from forensics import settings
-from forensics.cli import analyze, commands
+from forensics.cli import analyze, commands, diff, runs
 
 
 def build(*, lean: bool = False) -> typer.Typer:
@@ -23,11 +23,16 @@ def build(*, lean: bool = False) -> typer.Typer:
     app.command()(commands.crashes)
     app.command()(commands.show)
     app.command()(analyze.analyze)
+    app.command()(runs.runs)
+    app.command()(diff.diff)
     app.command()(daemon)
     if not lean:
         import service.cli
         import units.cli
+        from forensics.cli import bench, trial
 
+        app.command()(bench.bench)
+        app.command(name="try")(trial.try_)
         app.add_typer(service.cli.app)
         app.add_typer(units.cli.app, name="units")
     return app
