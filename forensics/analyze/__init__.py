@@ -77,7 +77,7 @@ def _gathered(body: Body, judged: list[Judged], unit: str | None) -> Analysis:
     else:
         left_out = []
     if not died:
-        events = body.kernel_events or body.undated
+        events = [event for event in body.kernel_events or body.undated if not body.is_known(event)]
         died = [judge_incident(body, incident) for incident in incidents(events, unit)]
     analysis = Analysis(
         crashes=sorted((each.shape for each in died), key=lambda shape: shape["died_at"] or ""),

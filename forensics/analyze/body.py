@@ -5,7 +5,7 @@ log has no systemd in it, one clock for stamps of several kinds, kernel records 
 """
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
@@ -21,7 +21,7 @@ from forensics.events import DriverNoMemory, Event, Gap, GpuLost, OomKill, OomVi
 from forensics.model import RunRecord
 from forensics.sources import kernel, oomkillers
 from forensics.sources.journal import JOURNAL_DROPPED, JOURNAL_MISSED, Lines
-from forensics.tracker import LINGER_USEC, Tracker
+from forensics.tracker import LINGER_USEC, Tracker, role_of
 
 PLAIN = ".plain"
 """The suffix of the unit names that stand for a plain log: `log-0.plain`."""
@@ -50,6 +50,8 @@ class Body:
     boots: dict[str, int] = field(default_factory=dict)
     log_of: dict[str, SavedFile] = field(default_factory=dict)
     programs: dict[str, PlainLog] = field(default_factory=dict)
+    known_units: set[str] = field(default_factory=set)
+    known_pids: set[int] = field(default_factory=set)
     _boot: str = ""
     _text_boot: str = "text-0"
     _seen: int = 0
@@ -183,7 +185,7 @@ class Body:
     def _note_loss(self, entry: Entry) -> None:
         """journald's own word that it dropped something."""
         message_id, message = entry.get("MESSAGE_ID"), entry.message
-        text = not message_id and entry.get("SYSLOG_IDENTIFIER") == "systemd-journald"
+        text = not message_id and entry.get("SYSLOG_IDENTIFIER").startswith("systemd-journal")
         if message_id == JOURNAL_DROPPED or (text and message.startswith("Suppressed ")):
             unit = message.rsplit(" from ", 1)[-1].strip().rstrip(".")
             self.gaps.append((unit, entry.monotonic_usec, Gap(source="server", reason=f"journald: {message}")))
@@ -227,7 +229,19 @@ class Body:
         self._count(invocation_id, log.lines, entry.realtime_usec)
         record = self._record(invocation_id)
         if pid is not None and pid not in record.pids and len(record.pids) < _MOST_PIDS:
-            record.pids[pid] = "child" if "main" in record.pids.values() else "main"
+            role = role_of(entry.get("SYSLOG_IDENTIFIER"), "")
+            record.pids[pid] = role or ("" if "main" in record.pids.values() else "main")
+
+    def is_known(self, event: Event) -> bool:
+        """Whether a kernel record is about a process or a cgroup of a run that was judged by itself."""
+        if isinstance(event, OomKill) and set((event.task_memcg or "").split("/")) & self.known_units:
+            return True
+        pid = getattr(event, "oom_victim_pid", None) or getattr(event, "victim_pid", None)
+        return (pid or getattr(event, "xid_pid", None)) in self.known_pids
+
+    def know(self, unit: str, pids: Iterable[int]) -> None:
+        self.known_units.add(unit)
+        self.known_pids.update(pids)
 
     def _begin(self, unit: str, invocation_id: str, realtime_usec: int) -> None:
         """Open a run that no manager's record opened."""

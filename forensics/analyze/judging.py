@@ -71,6 +71,7 @@ def judge(body: Body, record: RunRecord) -> Judged | None:
             timeline = Timeline.of([*timeline.events, *end.facts], timeline.gaps, timeline.sources)
             rules = end.rules
     run, timeline = _joined_by_name(body, run, timeline)
+    body.know(run.unit, run.pids)
     verdict = classify(run, timeline, rules)
     text = not record.boot_id or _rests_on_text(body, verdict)
     verdict = _held_back(verdict, text=text, naive=any(each.naive for each in body.files))

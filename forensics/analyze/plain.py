@@ -163,7 +163,7 @@ class PlainLog:
         line, unwrapped, usec = self._sample
         self._sample = None
         text = wrappings.unwrap(line.text, self.reference).text if unwrapped is None else unwrapped.text
-        yield from self._log.feed(self._entry(line, text, usec, None))
+        yield from self._log.feed(self._entry(line, text, usec, unwrapped.pid if unwrapped else None))
 
     def _entry(self, line: Line, text: str, usec: int, pid: int | None) -> Entry:
         boot_id, monotonic_usec = self.place(usec)

@@ -15,7 +15,7 @@ from forensics.analyze.senders import Sent
 from forensics.analyze.stamps import Stamp
 from forensics.analyze.units import Attribution, Survey, is_forked_child, is_manager
 from forensics.entry import Entry
-from forensics.sources import coredump, systemd
+from forensics.sources import coredump, oomkillers, systemd
 from forensics.sources.server import SKIPPED
 
 UNDATED = "undated"
@@ -58,7 +58,7 @@ class Clock:
         """The line's time in microseconds since the epoch. `step_usec` is what a line without a stamp adds."""
         usec = stamp.realtime_usec if stamp is not None else None
         if usec is None:
-            self.now_usec += step_usec
+            self.now_usec += max(step_usec, _STEP_USEC)
             return self.now_usec
         assert stamp is not None
         if stamp.clock:
@@ -68,7 +68,8 @@ class Clock:
             usec += self._midnight
         self.naive = self.naive or stamp.naive
         self.stamped = True
-        self.now_usec = max(self.now_usec, usec)
+        # Lines of one second keep their order.
+        self.now_usec = usec if usec > self.now_usec else self.now_usec + _STEP_USEC
         return self.now_usec
 
 
@@ -207,6 +208,8 @@ def fields_of(sent: Sent, attribution: Attribution) -> dict[str, str]:
             "_SYSTEMD_INVOCATION_ID": about[1],
         }
     if is_manager(sent):
+        if not attribution.survey.believes(sent):
+            return {}
         about = attribution.manager(sent.message)
         fields = {"_PID": "1", "_TRANSPORT": "journal", "SYSLOG_IDENTIFIER": "systemd"}
         if about is not None:
@@ -239,7 +242,7 @@ def _program_fields(sent: Sent, attribution: Attribution) -> dict[str, str]:
             "COREDUMP_SIGNAL": "0",
             "COREDUMP_UNIT": attribution.unit_of_pid(int(dumped["pid"])) or "",
         }
-    else:
+    elif unit not in oomkillers.KILLERS:
         fields["_SYSTEMD_INVOCATION_ID"] = attribution.life_of(unit)
     return fields
 

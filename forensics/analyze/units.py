@@ -66,6 +66,7 @@ class Survey:
     server_idents: Counter[str] = field(default_factory=Counter)
     kernel_lines: int = 0
     foreign_lines: int = 0
+    _of_pid_1: set[str] = field(default_factory=set)
     _votes: dict[str, Counter[str]] = field(default_factory=dict)
     _open: deque[tuple[int, str]] = field(default_factory=deque)
     _named: deque[tuple[int, str]] = field(default_factory=deque)
@@ -105,6 +106,8 @@ class Survey:
             self.foreign_lines += 1
             return
         self.units[unit] += 1
+        if sent.pid == 1:
+            self._of_pid_1.add(unit)
         for at, what in self._open:
             if self._count - at <= _NEAR_LINES:
                 self._vote(what, unit)
@@ -115,6 +118,10 @@ class Survey:
     def _vote(self, what: str, unit: str) -> None:
         if len(self._votes) < 4096:
             self._votes.setdefault(what, Counter())[unit] += 1
+
+    def believes(self, sent: Sent) -> bool:
+        """Whether a line in a manager's name can be one: where PID 1 speaks of a unit, no other `systemd` does."""
+        return sent.pid in (1, None) or unit_in(sent.message) not in self._of_pid_1
 
     def described(self, what: str) -> str | None:
         """The unit with this description, as far as its neighbours tell."""
