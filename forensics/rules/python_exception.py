@@ -6,10 +6,12 @@ Not this:    tracebacks that were handled or outlived; EOFError and broken pipes
 Followed by: SIGQUIT to main, `kill_process_tree called`, status=9/KILL of main whatever the cause; or exit status 1.
 """
 
+from dataclasses import replace
+
 from forensics.causality import Ending
 from forensics.events import Traceback
 from forensics.failure import finding, headline, innermost, sentence, who
-from forensics.model import Finding, NotThis
+from forensics.model import Finding, NotThis, Strength
 
 
 def match(ending: Ending) -> Finding | NotThis | None:
@@ -17,6 +19,8 @@ def match(ending: Ending) -> Finding | NotThis | None:
     if not isinstance(failure, Traceback):
         covered = ending.timeline.covers("server")
         return NotThis(why="no exception in the server's log that it did not outlive") if covered else None
+    if not failure.exception:
+        return _unread(ending, failure)
     place = innermost(failure)
     return finding(
         ending,
@@ -26,3 +30,15 @@ def match(ending: Ending) -> Finding | NotThis | None:
         ),
         subclass=failure.exception.rsplit(".", 1)[-1].lower(),
     )
+
+
+def _unread(ending: Ending, failure: Traceback) -> Finding:
+    """SGLang announced an exception, and what it was is lost: a CUDA error as well as any other."""
+    found = finding(
+        ending,
+        failure,
+        summary=f"An exception ended the {who(failure, ending)}; what it was is missing from the log.",
+        subclass="unread",
+        key=("unread",),
+    )
+    return replace(found, strength=Strength.LIKELY)

@@ -311,9 +311,9 @@ class ServerLog:
 
     def _close_traceback(self, block: _Block, role: str) -> list[Event]:
         parsed = parse_traceback(block.texts)
-        if parsed is None:
-            return []
         said = next((said for header, said in lines.TRACEBACK_HEADERS if block.header.startswith(header)), "")
+        if parsed is None:
+            return [_cut_off(block, said or role)] if said else []
         decisive = block.entries[parsed.exception_line]
         message = redact(f"{parsed.exception}: {parsed.text}".strip(": "))
         traceback = Traceback(
@@ -332,6 +332,19 @@ class ServerLog:
                 events.append(_child_died(decisive, match))
                 break
         return events
+
+
+def _cut_off(block: _Block, process: str) -> Traceback:
+    """Announced, and lost before the exception was named: that there was one is known all the same."""
+    return Traceback(
+        record=_note(block.entries[0]),
+        header=redact(block.header)[:200],
+        process=process,
+        tag=block.tag,
+        exception="",
+        text="",
+        frames=(),
+    )
 
 
 def _note(entry: Entry, message: str | None = None) -> Record:

@@ -236,3 +236,12 @@ def host_goes_down(j: Journal) -> None:
     j.pid1("Shutting down.")
     j.reboot()
     life.expect("stop-timeout", "confirmed", says=("host was shut down",))
+
+
+@case("python-exception/traceback-cut-off")
+def traceback_cut_off(j: Journal) -> None:
+    """The scheduler announced an exception, and the lines that would name it are missing: likely, no more."""
+    life = j.life()
+    life.up().sched("Scheduler hit an exception: Traceback (most recent call last):")
+    life.line('  File "/srv/sglang/srt/managers/scheduler.py", line 2201, in event_loop', life.scheduler).self_kill()
+    life.expect("python-exception", "likely", subclass="unread", says=("missing from the log",))
