@@ -9,6 +9,7 @@ from forensics.causality import Ending
 from forensics.events import LogStats, SpawnFailed, StartLimitHit, Unkillable
 from forensics.failure import headline, sentence
 from forensics.fingerprint import digest, signature
+from forensics.ground import ground
 from forensics.memory import story
 from forensics.model import Family, Finding, NotThis, Phase, Role, RuledOut, Run, Strength, Verdict
 from forensics.oom import Kill
@@ -96,6 +97,7 @@ def _verdict(
         signature=text,
         awaits=finding.awaits if finding else ("kernel", "coredump"),
         memory=_or_else(None, lambda: story(ending, cause, subclass)),
+        ground=_or_else((), lambda: ground(ending)),
     )
 
 

@@ -581,6 +581,7 @@ class Remains(Event):
     exit_status: str
     memory: CgroupMemory | None
     left_pids: tuple[int, ...] = ()
+    ground: tuple[str, ...] = ()
 
 
 # --- who sent the signal (forensics/sources/sigtrace.py) -----------------------------------------------------

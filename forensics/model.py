@@ -181,6 +181,7 @@ class Verdict:
     signature: str
     awaits: tuple[str, ...] = ()
     memory: MemoryStory | None = None
+    ground: tuple[str, ...] = ()
 
     @property
     def settled(self) -> bool:

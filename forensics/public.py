@@ -58,6 +58,7 @@ def crash_shape(
         "also": list(verdict["also"]),
         "gaps": [_gap(gap) for gap in verdict["gaps"]],
         "notes": list(verdict["notes"]),
+        "ground": list(verdict.get("ground", ())),
         "advice": list(verdict["advice"]),
         "memory": _memory(verdict["memory"]),
         "fingerprint": verdict["fingerprint"],

@@ -85,6 +85,7 @@ def report(crash: CrashShape) -> Iterator[Line]:
     yield from _list("Ruled out", [f"{other['cause']}: {other['why']}" for other in crash["ruled_out"]])
     yield from _list("Also seen", crash["also"])
     yield from _list("Could not be seen", [f"{gap['source']}: {gap['reason']}" for gap in crash["gaps"]])
+    yield from _list("The ground after it", crash["ground"])
     yield from _list("Notes", crash["notes"])
     yield from _list("What to do", crash["advice"])
     yield Line("text", "")

@@ -112,6 +112,7 @@ class CrashShape(TypedDict):
     also: list[str]
     gaps: list[GapShape]
     notes: list[str]
+    ground: list[str]
     advice: list[str]
     memory: MemoryShape | None
     fingerprint: str

@@ -20,6 +20,7 @@ def parse(entry: Entry) -> Event | None:
         exit_status=entry.get("INQUEST_EXIT_STATUS"),
         memory=_memory(entry),
         left_pids=_left_pids(entry.get("INQUEST_CGROUP_PROCESSES")),
+        ground=tuple(filter(None, entry.get("INQUEST_GROUND").splitlines())),
     )
 
 
