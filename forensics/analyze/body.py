@@ -18,10 +18,11 @@ from forensics.analyze.text import UNDATED, Clock
 from forensics.analyze.wrappings import own_prefix
 from forensics.entry import Entry
 from forensics.events import DriverNoMemory, Event, Gap, GpuLost, OomKill, OomVictim, Xid
+from forensics.lives import role_of
 from forensics.model import RunRecord
 from forensics.sources import kernel, oomkillers
 from forensics.sources.journal import JOURNAL_DROPPED, JOURNAL_MISSED, Lines
-from forensics.tracker import LINGER_USEC, Tracker, role_of
+from forensics.tracker import LINGER_USEC, Tracker
 
 PLAIN = ".plain"
 """The suffix of the unit names that stand for a plain log: `log-0.plain`."""

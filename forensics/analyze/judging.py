@@ -1,5 +1,6 @@
 """A run out of saved files → its verdict: the daemon's rules, and what saved files cannot give held against them."""
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,19 +28,25 @@ from forensics.events import (
     StateTimedOut,
     Traceback,
     UnitResult,
+    UnitStarted,
+    UnitStarting,
+    UnitState,
     Xid,
 )
-from forensics.model import Role, Run, RunRecord, Strength, Verdict
+from forensics.lives import make_run
+from forensics.model import Phase, Role, Run, RunRecord, Strength, Verdict
 from forensics.public import crash_shape
 from forensics.redact import redact_json
 from forensics.rules import RULES, Rule
 from forensics.timeline import Timeline
-from forensics.tracker import make_run
 
+_SERVES = re.compile(r"event_loop|run_event_loop|forward_step|run_batch|process_batch_result|run_busy_loop")
+_STARTS = re.compile(r"load_model|load_weights|from_pretrained|init_|launch_|<module>$|initialize|__init__$")
 _LATE_USEC = 2_000_000
 _EARLIEST = 315_532_800_000_000
 """1980: a time before it is one since boot."""
 
+_UNLOGGED = " The server had not logged a single line."
 _TEXT = "Read from saved text, in which any line could be anybody's words: at most likely."
 _ZONE = "Times without a zone were read as UTC."
 
@@ -80,13 +87,36 @@ def judge(body: Body, record: RunRecord) -> Judged | None:
     if _skipped(timeline):
         how = How.ALIVE
     shape = shape_of(body, run, verdict, file)
+    if not _start_is_seen(timeline):
+        shape["phase"], shape["became_ready"] = _phase_of_excerpt(verdict)
     return Judged(how, shape, end.reason or verdict.summary, serves(run, timeline))
+
+
+def _start_is_seen(timeline: Timeline) -> bool:
+    """Whether anything tells how far the run had come: its start, a step of it, or work that it did."""
+    telling = (UnitStarting, UnitStarted, StartFailed, ProcessExit, Milestone, ServerArgs, Batch, UnitState)
+    return any(isinstance(event, telling) for event in timeline.events)
+
+
+def _phase_of_excerpt(verdict: Verdict) -> tuple[str | None, bool | None]:
+    """The phase by the frames of a traceback that stands alone, and whether it had been ready; None where unknown."""
+    frames = [frame for piece in verdict.evidence if isinstance(piece.event, Traceback) for frame in piece.event.frames]
+    functions = [frame.rpartition(" in ")[2] for frame in frames]
+    if any(_SERVES.match(function) for function in functions):
+        return Phase.SERVING.value, None
+    if any(_STARTS.match(function) for function in functions):
+        return Phase.STARTUP.value, False
+    return None, None
 
 
 def judge_incident(body: Body, incident: Incident) -> Judged:
     verdict = classify(incident.run, incident.timeline, incident.rules or RULES)
     verdict = _held_back(verdict, text=_rests_on_text(body, verdict), naive=any(each.naive for each in body.files))
-    return Judged(How.DIED, shape_of(body, incident.run, verdict, None), verdict.summary, serves=True)
+    verdict = replace(verdict, summary=verdict.summary.removesuffix(_UNLOGGED))
+    shape = shape_of(body, incident.run, verdict, None)
+    # The kernel does not know how far a server had come.
+    shape["phase"] = shape["became_ready"] = None
+    return Judged(How.DIED, shape, verdict.summary, serves=True)
 
 
 # --- what was read ------------------------------------------------------------------------------------------
@@ -297,6 +327,8 @@ def shape_of(body: Body, run: Run, verdict: Verdict, file: SavedFile | None) -> 
         shape["id"] = run.invocation_id
     if run.died_at.timestamp() * 1e6 < _EARLIEST:
         shape["died_at"] = shape["started_at"] = None
+        for piece in shape["evidence"]:
+            piece["at"] = None
     return shape
 
 

@@ -43,12 +43,17 @@ def analyze(
 
 
 def _lines(crash: dict[str, Any]) -> Iterator[Line]:
-    """The report, without what only a machine at hand could answer."""
-    shown: Any = {**crash, "unit": crash["unit"] or crash["server"], "died_at": crash["died_at"] or "time unknown",
-                  "started_at": crash["started_at"] or "time unknown"}  # fmt: skip
+    """The report, without what saved files did not tell."""
+    unknown = {name: "not known" for name in ("died_at", "started_at", "phase") if crash[name] is None}
+    evidence = [{**piece, "at": piece["at"] or ""} for piece in crash["evidence"]]
+    shown: Any = {**crash, "unit": crash["unit"] or crash["server"], "evidence": evidence, **unknown}
     for line in report(shown):
         if crash["invocation_id"] is None and line.text.startswith("journal  "):
             continue
+        if crash["started_at"] is None and line.text.startswith("  ran  "):
+            continue
+        if crash["became_ready"] is None and line.text.endswith(", was never ready"):
+            line = line._replace(text=line.text.removesuffix(", was never ready"))
         yield line
 
 
