@@ -3,12 +3,9 @@
 Everything here can be saved at a checkpoint (`RunRecord`) and taken up again, so that a killed daemon loses nothing.
 """
 
-import json
-import signal
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from hashlib import sha256
 
@@ -18,17 +15,12 @@ from forensics.events import (
     BenchResult,
     BootEnded,
     CoreDump,
-    DecodeStats,
     Event,
     Gap,
     HostShutdown,
-    LogStats,
-    Milestone,
     OomKill,
     OomLimit,
     OomVictim,
-    ProcessExit,
-    ProcessTree,
     Record,
     Remains,
     SignalSent,
@@ -36,10 +28,9 @@ from forensics.events import (
     SpawnFailed,
     StartFailed,
     UnitResult,
-    UnitState,
 )
+from forensics.lives import decode_stats, log_stats, make_run, role_of
 from forensics.model import Run, RunRecord
-from forensics.runs import decoding
 from forensics.sources import RECORDED, losses, sigtrace
 from forensics.sources.journal import Lines
 from forensics.sources.server import ServerLog, parse_decode
@@ -57,36 +48,12 @@ _KERNEL_LATE_USEC = 1_000_000
 _NAMED = ("victim_pid", "oom_victim_pid", "xid_pid", "fault_pid", "coredump_pid")
 _OF_THE_CGROUP = (OomKill, OomVictim, OomLimit)
 
-_CODES = {1: "exited", 2: "killed", 3: "dumped"}
-"""`ExecMainCode` over D-Bus: CLD_EXITED, CLD_KILLED, CLD_DUMPED."""
-
-_ROLES = (
-    ("sglang::schedul", "scheduler"),
-    ("sglang::detoken", "detokenizer"),
-    ("sglang::data_pa", "controller"),
-    ("sglang::tokeniz", "tokenizer"),
-)
-
 
 @dataclass(slots=True)
 class _Open:
     record: RunRecord
     log: ServerLog
     counts: Counter[str] = field(default_factory=Counter)
-
-
-def role_of(comm: str, cmdline: str) -> str:
-    """A process's role from its name and command line, as the kernel shows them; empty when they do not tell."""
-    for title, role in _ROLES:
-        if comm.startswith(title) or cmdline.startswith(title):
-            return role
-    if "spawn_main" in cmdline or "multiprocessing" in cmdline:
-        return "child"
-    if " -m service " in cmdline:
-        return "control"
-    if "launch_server" in cmdline or "sglang serve" in cmdline or cmdline.endswith("/sglang"):
-        return "main"
-    return ""
 
 
 class Tracker:
@@ -159,9 +126,9 @@ class Tracker:
         record = opened.record
         events = list(record.events)
         if record.lines and record.first_line_usec is not None:
-            events.append(_log_stats(record))
+            events.append(log_stats(record))
         if record.decoding.lines:
-            events.append(_decode_stats(record))
+            events.append(decode_stats(record))
         timeline = Timeline.of(events, [*record.gaps, *gaps], sources)
         return make_run(record, timeline), timeline
 
@@ -175,10 +142,16 @@ class Tracker:
                 continue
             if late and not self._lost_before(gap, record):
                 continue
+            if len(record.gaps) >= _KEEP_FIRST:
+                del record.gaps[_KEEP_FIRST // 2]
             record.gaps.append(gap)
             if late:
                 touched.add(record.invocation_id)
         return touched
+
+    def _is_server(self, invocation_id: str, pid: int | None) -> bool:
+        """Whether the writer is the server itself, which as root could write in the name of our ExecStopPost=."""
+        return self._runs[invocation_id].record.pids.get(pid or 0, "control") not in ("", "control")
 
     @staticmethod
     def _lost_before(gap: Gap, record: RunRecord) -> bool:
@@ -211,7 +184,7 @@ class Tracker:
             return touched
         if isinstance(event, Remains | BenchResult):
             invocation_id = entry.get("INQUEST_INVOCATION_ID") or entry.get("_SYSTEMD_INVOCATION_ID")
-            if invocation_id in self._runs:
+            if invocation_id in self._runs and not self._is_server(invocation_id, entry.pid):
                 touched |= self._note(self._runs[invocation_id], event, entry)
             return touched
         if entry.from_systemd and not isinstance(event, HostShutdown):
@@ -430,96 +403,3 @@ def _count(record: RunRecord, count: int, first_usec: int, last_usec: int, realt
         record.first_line_usec = first_usec
     record.last_line_usec = max(record.last_line_usec or 0, last_usec)
     record.last_realtime_usec = max(record.last_realtime_usec, realtime_usec)
-
-
-def _log_stats(record: RunRecord) -> LogStats:
-    last = record.last_line_usec or 0
-    return LogStats(
-        record=Record(
-            source="server",
-            ref="",
-            boot_id=record.boot_id,
-            monotonic_usec=last,
-            realtime_usec=record.last_realtime_usec,
-            message=f"{record.lines} lines were logged",
-        ),
-        lines=record.lines,
-        first_usec=record.first_line_usec or 0,
-        last_usec=last,
-    )
-
-
-def _decode_stats(record: RunRecord) -> DecodeStats:
-    last = record.last_line_usec or 0
-    return DecodeStats(
-        record=Record(
-            source="server",
-            ref="",
-            boot_id=record.boot_id,
-            monotonic_usec=last,
-            realtime_usec=record.last_realtime_usec,
-            message=f"{record.decoding.lines} decode lines were logged",
-        ),
-        tally=json.dumps(decoding.dump(record.decoding)),
-    )
-
-
-def make_run(record: RunRecord, timeline: Timeline) -> Run:
-    """What the rules need to know of a run as a whole."""
-    exit_ = next((e for e in timeline.all(ProcessExit) if e.process == "main"), None)
-    state = timeline.last(UnitState)
-    remains = timeline.last(Remains)
-    result = next((event.unit_result for event in timeline.all(UnitResult)), None)
-    code, status = (exit_.exit_code, exit_.exit_status) if exit_ else _exit_of(state, remains)
-    pids = dict(record.pids)
-    tree_main = None
-    for tree in timeline.all(ProcessTree):
-        tree_main = tree.main_pid or tree_main
-        for process in tree.processes:
-            role = role_of(process.comm, process.cmdline)
-            pids[process.pid] = role or pids.get(process.pid, "")
-    main_pid = (state.exec_main_pid if state else None) or tree_main or _main_pid(record, timeline)
-    if main_pid is not None:
-        pids[main_pid] = "main"
-    died_usec = exit_.record.realtime_usec if exit_ else record.ended_realtime_usec or record.last_realtime_usec
-    return Run(
-        unit=record.unit,
-        invocation_id=record.invocation_id,
-        boot_id=record.boot_id,
-        control_group=record.control_group or (state.control_group if state else ""),
-        main_pid=main_pid,
-        pids=pids,
-        started_usec=record.first_usec,
-        ended_usec=record.ended_usec if record.ended_usec is not None else record.last_line_usec or record.first_usec,
-        died_at=datetime.fromtimestamp(died_usec / 1e6, UTC),
-        result=result,
-        exit_code=code,
-        exit_status=status,
-        n_restarts=state.n_restarts if state else None,
-    )
-
-
-def _exit_of(state: UnitState | None, remains: Remains | None) -> tuple[str | None, int | None]:
-    """systemd logs no exit of a main process that ended well or by SIGTERM: ExecStopPost was told, D-Bus knows.
-
-    `$EXIT_STATUS` is a number for `exited` and a signal's name without SIG for the others.
-    """
-    if remains is not None and remains.exit_code:
-        status = remains.exit_status
-        if status.isdecimal():
-            return remains.exit_code, int(status)
-        named = getattr(signal, f"SIG{status}", None)
-        return remains.exit_code, int(named) if named is not None else None
-    if state is not None and state.exec_main_code in _CODES and state.active_state in ("failed", "inactive"):
-        return _CODES[state.exec_main_code], state.exec_main_status
-    return None, None
-
-
-def _main_pid(record: RunRecord, timeline: Timeline) -> int | None:
-    for milestone in timeline.all(Milestone):
-        # In a container uvicorn's own number is of another namespace.
-        if milestone.name == "server-process" and (pid := int(dict(milestone.values)["pid"])) in record.pids:
-            return pid
-    if record.pids:
-        return next((pid for pid, role in record.pids.items() if role == "main"), None)
-    return next((int(dict(m.values)["pid"]) for m in timeline.all(Milestone) if m.name == "server-process"), None)

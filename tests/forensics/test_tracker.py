@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from forensics.codec import dump_run_record, load_run_record
 from forensics.entry import Entry
 from forensics.events import Batch, Gap, ProcessExit, Traceback
+from forensics.lives import role_of
 from forensics.model import Verdict
 from forensics.sources.export import read_json
-from forensics.tracker import LINGER_USEC, Tracker, role_of
+from forensics.tracker import LINGER_USEC, Tracker
 from tests.cases.replay import judge
 from tests.forensics.test_cases import FOLDERS, name_of
 
@@ -196,9 +197,7 @@ items = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(items, st.integers(0, 200_000_000)), max_size=25), st.booleans())
-def test_any_sequence_of_records_has_a_verdict(
-    told: list[tuple[tuple[str, object, int], int]], restart: bool
-) -> None:
+def test_any_sequence_of_records_has_a_verdict(told: list[tuple[tuple[str, object, int], int]], restart: bool) -> None:
     """Nothing raises; what is judged is judged the same a second time, and after a restart at an idle point."""
     tracker, usec = started(), 2_000_000
     for (kind, what, pid), wait in told:
