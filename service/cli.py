@@ -1,19 +1,32 @@
-"""``inquest preflight`` and ``inquest command``: a server's start, looked at by hand before systemd does it."""
+"""``inquest preflight``, ``plan`` and ``command``: a server's start, looked at by hand before systemd does it."""
 
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
 from service import command as commands
 from service.exit_status import PREFLIGHT_REFUSED, SPEC_REFUSED
+from service.forecast import Forecast, forecast
+from service.gpus import NoGpus, ask
+from service.installed import NoInterpreter, NoSglang, Version, find
 from service.load import SpecError, load, spec_path
+from service.observed import observed
+from service.pair import pair
 from service.pairs import notes
+from service.plan import printed
 from service.preflight import preflight as run_checks
+from service.review import made_of
 from service.spec import ServerSpec
+
+GPU_SECONDS = 10.0
+_STYLES = {"ok": "green", "warning": "yellow", "refused": "bold red", "unknown": "dim"}
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -24,14 +37,67 @@ Server = Annotated[str, typer.Argument(help="The server's name, or the path of i
 def preflight(server: Server) -> None:
     """Check whether a server could start now; says what speaks against it, and exits 69 if anything does."""
     spec = _spec(server)
-    for note in notes(spec):
+    for note in (*notes(spec), *made_of(spec)):
         typer.echo(f"note: {note}", err=True)
-    refusals = run_checks(spec)
-    for refusal in refusals:
-        typer.echo(str(refusal), err=True)
-    if refusals:
+    rows = run_checks(spec, by_hand=True)
+    width = max(len(row.check) for row in rows)
+    for row in rows:
+        line = Text.assemble(f"{row.check:{width}}  ", (f"{row.state:7}", _STYLES[row.state]), f"  {row.words}")
+        _console().print(line, soft_wrap=True)
+    if any(row.state == "refused" for row in rows):
+        typer.echo(f"{spec.name}: would be refused", err=True)
         raise typer.Exit(PREFLIGHT_REFUSED)
     typer.echo(f"{spec.name}: nothing speaks against a start")
+
+
+@app.command()
+def plan(
+    server: Server,
+    gpu_memory: Annotated[
+        str | None, typer.Option(help="A GPU's memory, such as 80G; by default that of the first GPU here.")
+    ] = None,
+    free_memory: Annotated[
+        str | None, typer.Option(help="What SGLang will find free before it loads, where that is known.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Show what changes with so many speculative steps.", min=1)] = None,
+    log: Annotated[
+        Path | None, typer.Option(help="A run's log: SGLang's own figures beside the forecast.", exists=True)
+    ] = None,
+) -> None:
+    """Forecast how SGLang will divide a GPU's memory, and how many requests of which length will fit."""
+    spec = _spec(server)
+    seen = None
+    if log is not None:
+        with log.open(encoding="utf-8", errors="replace") as lines:
+            seen = observed(lines)
+    models = pair(spec)
+    for finding in models.findings:
+        typer.echo(str(finding), err=True)
+    if models.target is None:
+        typer.echo(f"{spec.model_path} is not on this machine: its config.json is needed for a forecast", err=True)
+        raise typer.Exit(1)
+    before = _bytes(free_memory) if free_memory else seen and seen.before_gib and int(seen.before_gib * 2**30)
+    size = _bytes(gpu_memory) if gpu_memory else _first_gpu() or before
+    if not size:
+        typer.echo("no GPU tells its memory here: give --gpu-memory, such as 80G", err=True)
+        raise typer.Exit(2)
+    version = _installed_version(spec)
+
+    def made(spec: ServerSpec) -> Forecast:
+        assert models.target is not None
+        return forecast(spec, models.target, models.draft, gpu_bytes=size, before_bytes=before or None, version=version)
+
+    try:
+        other = None
+        if steps is not None:
+            changed = spec.speculative.model_copy(update={"num_steps": steps})
+            if changed.eagle_topk != 1 and changed.num_draft_tokens is not None:
+                typer.echo("with a tree (eagle_topk above 1) the draft tokens stay as they are given", err=True)
+            other = steps, made(spec.model_copy(update={"speculative": changed}))
+        printed(made(spec), seen, other, _console())
+    except ValueError as error:
+        typer.echo(f"no forecast: {error}", err=True)
+        raise typer.Exit(1) from None
 
 
 @app.command()
@@ -39,6 +105,39 @@ def command(server: Server) -> None:
     """Print the command line that the unit runs, ready for a shell, with the variables it sets."""
     run = commands.command(_spec(server))
     typer.echo(shlex.join(["env", *(f"{key}={value}" for key, value in run.env.items()), *run.argv]))
+
+
+_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def _bytes(size: str) -> int:
+    number, unit = (size[:-1], size[-1]) if size[-1:] in _UNITS else (size, "")
+    try:
+        return int(float(number) * _UNITS.get(unit, 1))
+    except ValueError:
+        typer.echo(f"{size!r} is not a size such as 80G", err=True)
+        raise typer.Exit(2) from None
+
+
+def _first_gpu() -> int | None:
+    try:
+        found = ask(GPU_SECONDS).gpus
+    except NoGpus:
+        return None
+    return found[0].total_bytes if found else None
+
+
+def _installed_version(spec: ServerSpec) -> Version | None:
+    try:
+        installed = find(spec.python, commands.command(spec).env)
+    except (NoInterpreter, NoSglang):
+        return None
+    return installed.version if installed else None
+
+
+def _console() -> Console:
+    """Whole lines where nobody looks at a terminal: a pipe has no width."""
+    return Console() if sys.stdout.isatty() else Console(width=400, soft_wrap=True)
 
 
 def _spec(server: str) -> ServerSpec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -9,7 +10,7 @@ from pydantic import BaseModel
 
 from service.spec import ServerSpec
 
-__all__ = ["NOT_SGLANG", "Command", "command", "option"]
+__all__ = ["NOT_SGLANG", "Command", "command", "key_of", "option"]
 
 # Keys of the top level that are not options of sglang.launch_server.
 NOT_SGLANG = frozenset(
@@ -29,6 +30,11 @@ class Command:
 def option(table: str, key: str) -> str:
     """SGLang's option for a key: ``option("speculative", "num_steps") == "--speculative-num-steps"``."""
     return "--" + (f"speculative_{key}" if table == "speculative" else key).replace("_", "-")
+
+
+def key_of(name: str) -> str | None:
+    """The dotted key of a spec that sets an option of SGLang, None where it has none."""
+    return _KEYS.get(name.split("=", 1)[0])
 
 
 def command(spec: ServerSpec) -> Command:
@@ -58,3 +64,14 @@ def _environment(spec: ServerSpec) -> dict[str, str]:
     if bin_dir not in path:
         path.insert(0, bin_dir)
     return {"PATH": ":".join(path), "PYTHONUNBUFFERED": "1"} | {k: v for k, v in spec.env.items() if k != "PATH"}
+
+
+def _keys() -> Iterator[tuple[str, str]]:
+    for key, field in ServerSpec.model_fields.items():
+        if key in {"speculative", "memory", "parallel"}:
+            yield from ((option(key, sub), f"{key}.{sub}") for sub in type(field.default).model_fields)
+        elif key not in NOT_SGLANG:
+            yield option("", key), key
+
+
+_KEYS = dict(_keys())

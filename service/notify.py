@@ -1,4 +1,4 @@
-"""``STATUS=`` for ``systemctl status`` (sd_notify(3)). Standard library only."""
+"""``STATUS=``, ``WATCHDOG=`` and their like for PID 1 (sd_notify(3)). Standard library only."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import os
 import socket
 import sys
 
-__all__ = ["status"]
+__all__ = ["notify", "status"]
 
 
 def status(text: str) -> None:
     """Show `text` as the unit's status line; does nothing where systemd does not listen."""
+    notify(f"STATUS={text}")
+
+
+def notify(*assignments: str) -> None:
+    """Send ``KEY=value`` assignments; does nothing where systemd does not listen."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-            sock.sendto(f"STATUS={text}".encode(), address.replace("@", "\0", 1))
+            sock.sendto("\n".join(assignments).encode(), address.replace("@", "\0", 1))
     except OSError as error:
-        print(f"<4>inquest: status not sent to systemd: {error}", file=sys.stderr)
+        print(f"<4>inquest: {assignments[0].partition('=')[0]} not sent to systemd: {error}", file=sys.stderr)

@@ -7,30 +7,17 @@ refuses or cannot run; what works but not as written, or only in some releases, 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-from service.command import NOT_SGLANG, option
+from service.algorithms import ALGORITHM_RULES
+from service.command import key_of
 from service.fields import seconds
-from service.spec import ALGORITHMS, Memory, Parallel, ServerSpec, Speculative
+from service.finding import Finding, Rule, note
+from service.spec import ALGORITHMS, ServerSpec
 
 __all__ = ["RULES", "Finding", "findings", "notes"]
 
 _DRAFTING = {"EAGLE", "EAGLE3", "NEXTN", "STANDALONE"}  # draft by a model in num_steps steps
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    key: str
-    message: str
-    is_error: bool = True
-
-
-Rule = Callable[[ServerSpec], Iterator[Finding]]
-
-
-def _note(key: str, message: str) -> Finding:
-    return Finding(key, message, is_error=False)
 
 
 def _algorithm_known(spec: ServerSpec) -> Iterator[Finding]:
@@ -39,7 +26,7 @@ def _algorithm_known(spec: ServerSpec) -> Iterator[Finding]:
         near = difflib.get_close_matches(name, ALGORITHMS, n=1)
         meant = f"did you mean {near[0]}? " if near else ""
         known = ", ".join(ALGORITHMS)
-        yield _note(
+        yield note(
             "speculative.algorithm", f"{name} is none of SGLang's own ({known}); {meant}Only a plugin can supply it"
         )
 
@@ -47,7 +34,7 @@ def _algorithm_known(spec: ServerSpec) -> Iterator[Finding]:
 def _algorithm_given(spec: ServerSpec) -> Iterator[Finding]:
     given = [key for key, value in spec.speculative if value not in (None, False)]
     if given and spec.speculative.algorithm is None:
-        yield _note("speculative", f"has no effect without 'algorithm' (given: {', '.join(given)})")
+        yield note("speculative", f"has no effect without 'algorithm' (given: {', '.join(given)})")
 
 
 def _draft_model(spec: ServerSpec) -> Iterator[Finding]:
@@ -55,12 +42,12 @@ def _draft_model(spec: ServerSpec) -> Iterator[Finding]:
     if name in {"EAGLE3", "STANDALONE"} and draft is None:
         yield Finding("speculative.draft_model_path", f"is missing: {name} needs a draft model")
     if name == "EAGLE" and draft is None:
-        yield _note(
+        yield note(
             "speculative.draft_model_path",
             "is not given: right only for a target with its own draft layers (MTP), such as DeepSeek-V3",
         )
     if name == "NGRAM" and draft is not None:
-        yield _note("speculative.draft_model_path", "is not used: NGRAM drafts without a model")
+        yield note("speculative.draft_model_path", "is not used: NGRAM drafts without a model")
 
 
 def _drafting_numbers(spec: ServerSpec) -> Iterator[Finding]:
@@ -73,19 +60,6 @@ def _drafting_numbers(spec: ServerSpec) -> Iterator[Finding]:
             "is missing: give num_steps, eagle_topk and num_draft_tokens together or none of them "
             "(SGLang fails with an AssertionError that has no text)",
         )
-    if s.eagle_topk == 1 and None not in (s.num_steps, s.num_draft_tokens):
-        assert s.num_steps is not None
-        if s.num_draft_tokens != s.num_steps + 1:
-            yield _note(
-                "speculative.num_draft_tokens",
-                f"is {s.num_draft_tokens}, but with eagle_topk = 1 SGLang takes num_steps + 1 = {s.num_steps + 1}",
-            )
-
-
-def _rejection_sampling(spec: ServerSpec) -> Iterator[Finding]:
-    s = spec.speculative
-    if s.use_rejection_sampling and s.eagle_topk not in (None, 1):
-        yield Finding("speculative.use_rejection_sampling", f"needs eagle_topk = 1; it is {s.eagle_topk}")
 
 
 def _dp_attention(spec: ServerSpec) -> Iterator[Finding]:
@@ -126,7 +100,7 @@ def _gone(spec: ServerSpec) -> Iterator[Finding]:
     for place, release in _GONE.items():
         table, key = place.split(".")
         if getattr(getattr(spec, table), key) is not None:
-            yield _note(place, f"is no option of SGLang {release} any more, which would refuse to start")
+            yield note(place, f"is no option of SGLang {release} any more, which would refuse to start")
 
 
 def _start_limit(spec: ServerSpec) -> Iterator[Finding]:
@@ -134,7 +108,7 @@ def _start_limit(spec: ServerSpec) -> Iterator[Finding]:
     limits = spec.limits
     least = seconds(limits.restart_sec) * limits.start_limit_burst
     if limits.restart != "no" and least >= seconds(limits.start_limit_interval):
-        yield _note(
+        yield note(
             "limits.start_limit_interval",
             f"is {limits.start_limit_interval}, too short for {limits.start_limit_burst} starts that are "
             f"{limits.restart_sec} apart: a server that fails at once is restarted for ever",
@@ -142,15 +116,12 @@ def _start_limit(spec: ServerSpec) -> Iterator[Finding]:
 
 
 def _extra_args(spec: ServerSpec) -> Iterator[Finding]:
-    keys = {option("", key): key for key in ServerSpec.model_fields if key not in NOT_SGLANG}
-    for table, model in (("speculative", Speculative), ("memory", Memory), ("parallel", Parallel)):
-        keys |= {option(table, key): f"{table}.{key}" for key in model.model_fields}
     for argument in spec.extra_args:
         name = argument.split("=", 1)[0]
         if name in {"--api-key", "--admin-api-key"}:
-            yield _note("extra_args", f"{name} is readable by every user of this machine (ps, systemctl show)")
-        if name in keys and name not in {"--speculative", "--memory", "--parallel"}:
-            yield Finding("extra_args", f"{name} has a key of its own: write it as {keys[name]!r}")
+            yield note("extra_args", f"{name} is readable by every user of this machine (ps, systemctl show)")
+        if (key := key_of(name)) is not None:
+            yield Finding("extra_args", f"{name} has a key of its own: write it as {key!r}")
 
 
 RULES: tuple[Rule, ...] = (
@@ -159,13 +130,13 @@ RULES: tuple[Rule, ...] = (
     _algorithm_given,
     _draft_model,
     _drafting_numbers,
-    _rejection_sampling,
     _dp_attention,
     _nodes,
     _chunked_prefill,
     _gone,
     _start_limit,
     _extra_args,
+    *ALGORITHM_RULES,
 )
 
 

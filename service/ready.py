@@ -1,27 +1,30 @@
 """Wait until the server answers: ``systemctl start`` returns when SGLang serves, not when it was launched.
 
-Run by ``ExecStartPost=``. Ready is a 200 from ``/health_generate`` (one token through scheduler and detokenizer)
-from a socket that this unit's own processes hold: an answer from a stranger on the port does not count. There is
-no deadline here; systemd's ``TimeoutStartSec=`` is it.
+Run by ``ExecStartPost=``, as root to read what the server logs. Ready is a 200 from ``/health_generate`` (one token
+through scheduler and detokenizer) from a socket that this unit's own processes hold: an answer from a stranger on
+the port does not count. There is no deadline here; systemd's ``TimeoutStartSec=`` is it.
 """
 
 from __future__ import annotations
 
-import http.client
 import ipaddress
 import os
 import signal
-import ssl
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from service.cgroup import own_cgroup
 from service.exit_status import NOT_READY
+from service.health import Endpoint, health
+from service.identity import identity, note
 from service.listeners import Listener, holder, listeners, owns
+from service.logged import Logged
+from service.notify import notify as to_systemd
 from service.notify import status
+from service.steps import step
 
 __all__ = ["Endpoint", "main", "wait"]
 
@@ -35,38 +38,23 @@ STATUS_SECONDS = 5.0
 STRANGER_SECONDS = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where the server listens, as its spec says."""
-
-    host: str
-    port: int
-    https: bool = False
-
-    @property
-    def reachable_host(self) -> str:
-        """The host to call: a wildcard address is answered on the loopback address of its family."""
-        try:
-            address = ipaddress.ip_address(self.host)
-        except ValueError:
-            return self.host
-        if not address.is_unspecified:
-            return self.host
-        return "127.0.0.1" if address.version == 4 else "::1"
-
-
 class Gone(Exception):
     """The server will not become ready; the message says why."""
 
 
-def main(endpoint: Endpoint) -> int:
-    """Wait for the server whose main process systemd names in ``$MAINPID``; 0 when it answers."""
+def main(server: str, endpoint: Endpoint, *, watchdog: bool = False) -> int:
+    """Wait for the server whose main process systemd names in ``$MAINPID``; 0 when it answers.
+
+    `watchdog` where the unit has a ``WatchdogSec=``: it runs from the server's launch on.
+    """
     # A stop or a start timeout that comes meanwhile is PID 1's to judge, and no failure of this.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     started = time.monotonic()
     main_pid = int(os.environ.get("MAINPID", "0"))
+    run = os.environ.get("INVOCATION_ID", "")
     try:
-        remark = wait(endpoint, main_pid, _unit_pids, status)
+        with Logged(run) as logged:
+            remark = wait(endpoint, main_pid, _unit_pids, status, logged.lines, watchdog=watchdog)
     except Gone as reason:
         status(f"not ready: {reason}")
         print(f"<3>inquest: not ready after {time.monotonic() - started:.0f} s: {reason}", file=sys.stderr)
@@ -74,6 +62,11 @@ def main(endpoint: Endpoint) -> int:
     seconds = time.monotonic() - started
     status(f"ready after {seconds:.0f} s{remark}")
     print(f"inquest: ready after {seconds:.1f} s on {endpoint.host} port {endpoint.port}{remark}", file=sys.stderr)
+    if os.geteuid() == 0:
+        try:
+            note(server, run, (pid for pid in _unit_pids() if pid != os.getpid()))
+        except OSError as error:
+            print(f"<4>inquest: the server's processes were not noted: {error}", file=sys.stderr)
     return 0
 
 
@@ -82,18 +75,27 @@ def wait(
     main_pid: int,
     unit_pids: Callable[[], tuple[int, ...]],
     notify: Callable[[str], None],
+    logged: Callable[[], Iterable[str]] = tuple,
+    *,
+    watchdog: bool = False,
 ) -> str:
     """Return when the server answers, with a remark for the log (mostly empty); raises ``Gone``.
 
-    `unit_pids` are the processes that count as the server; `notify` takes what it is doing, in words.
+    `unit_pids` are the processes that count as the server; `notify` takes what it is doing, in words; `logged` gives
+    the lines that it has logged since the last call.
     """
     started = time.monotonic()
-    born = _start_time(main_pid)
+    born = identity(main_pid)
     asked_at, told_at, stranger_since = 0.0, 0.0, None
-    told = ""
+    told, reached = "", ""
     while True:
-        if born is None or _start_time(main_pid) != born:
+        if born is None or identity(main_pid) != born:
             raise Gone("the server's main process ended; its last lines are above")
+        # Loading may take longer than the unit's watchdog waits, and this step is the sign of life until it is done.
+        if watchdog:
+            to_systemd("WATCHDOG=1")
+        for line in logged():
+            reached = step(line, reached)
         now = time.monotonic()
         if now - asked_at >= ASK_SECONDS:
             asked_at = now
@@ -103,34 +105,39 @@ def wait(
             stranger_since = (stranger_since or now) if seen.stranger else None
             if stranger_since is not None and now - stranger_since >= STRANGER_SECONDS:
                 raise Gone(f"{seen.words}, so SGLang cannot have it")
-            if seen.words != told or now - told_at >= STATUS_SECONDS:
-                notify(f"waiting for SGLang, {now - started:.0f} s: {seen.words}")
-                told, told_at = seen.words, now
+            words = reached if reached and seen.vague else seen.words
+            if words != told or now - told_at >= STATUS_SECONDS:
+                notify(f"waiting for SGLang, {now - started:.0f} s: {words}")
+                told, told_at = words, now
         time.sleep(POLL_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """One look at the server; `words` say what is being waited for, or remark on the answer."""
+    """One look at the server; `words` say what is being waited for, or remark on the answer.
+
+    `vague` where what the server logs tells more.
+    """
 
     words: str
     ready: bool = False
     stranger: bool = False
+    vague: bool = False
 
 
 def _look(endpoint: Endpoint, unit_pids: Callable[[], tuple[int, ...]]) -> _Seen:
     found = [listener for listener in listeners(endpoint.port) if _answers(listener, endpoint)]
     pids = unit_pids()
     if not found:
-        return _Seen("loading the model" if any(map(_is_worker, pids)) else "starting its processes")
+        return _Seen("loading the model" if any(map(_is_worker, pids)) else "starting its processes", vague=True)
     # Where the unit's processes cannot be listed, nobody can be called a stranger.
     owned = {owns(pids, listener.inode) if pids else None for listener in found}
     if owned == {False}:
         return _Seen(f"port {endpoint.port} belongs to {holder(found[0])}", stranger=True)
-    health = _health(endpoint)
-    if health == 200:
+    answer = health(endpoint, ANSWER_SECONDS)
+    if answer == 200:
         return _Seen("" if True in owned else " (whose socket it is could not be seen)", ready=True)
-    return _Seen("warming up" if health == 503 else f"its health check says {health}")
+    return _Seen("warming up" if answer == 503 else f"its health check says {answer}")
 
 
 def _answers(listener: Listener, endpoint: Endpoint) -> bool:
@@ -142,45 +149,12 @@ def _answers(listener: Listener, endpoint: Endpoint) -> bool:
     return listener.address.is_unspecified or listener.address == wanted
 
 
-def _health(endpoint: Endpoint) -> int | str:
-    """The status of ``/health_generate``, or why there is none. The path needs no API key."""
-    host, port = endpoint.reachable_host, endpoint.port
-    if endpoint.https:
-        # It asks whether the server lives, on this machine; whose certificate it has does not matter.
-        context = ssl.create_default_context()
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            host, port, timeout=ANSWER_SECONDS, context=context
-        )
-    else:
-        connection = http.client.HTTPConnection(host, port, timeout=ANSWER_SECONDS)
-    try:
-        connection.request("GET", "/health_generate")
-        return connection.getresponse().status
-    except TimeoutError:
-        return "nothing"
-    except (OSError, http.client.HTTPException) as error:
-        return type(error).__name__
-    finally:
-        connection.close()
-
-
 def _is_worker(pid: int, proc: Path = Path("/proc")) -> bool:
     """Whether this is one of SGLang's own processes, which take their title when their imports are done."""
     try:
         return (proc / str(pid) / "cmdline").read_bytes().startswith(b"sglang::")
     except OSError:
         return False
-
-
-def _start_time(pid: int, proc: Path = Path("/proc")) -> str | None:
-    """The kernel's start time of a live process: a pid alone may have been given to another meanwhile."""
-    try:
-        state, *fields = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if state in "ZX" else fields[18]
 
 
 def _unit_pids() -> tuple[int, ...]:

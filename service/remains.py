@@ -2,7 +2,7 @@
 
 Run by ``ExecStopPost=``. PID 1 removes the cgroup, and with it the kernel's counts of OOM kills and the memory
 peak, as soon as this ends. Must be quick and must never fail the unit, so it imports almost nothing, has an alarm,
-and turns every unreadable file into a word in ``INQUEST_GAPS``.
+and turns every unreadable file into a word in ``INQUEST_GAPS``. The state of the ground is in ``service.ground``.
 
 The record is believed because root wrote it (``_UID=0``, a field that only the kernel and journald can set).
 """
@@ -15,6 +15,8 @@ import sys
 from pathlib import Path
 
 from service.cgroup import Cgroup, own_cgroup
+from service.ground import Ground, look
+from service.identity import comm
 from service.journal import JOURNAL_SOCKET, send
 from service.notify import status
 
@@ -33,7 +35,13 @@ _V1_NUMBERS = ("memory.max_usage_in_bytes", "memory.failcnt", "memory.limit_in_b
 _V1_TABLES = ("memory.oom_control",)
 
 
-def record(server: str, environ: dict[str, str], cgroup: Cgroup | None, proc: Path = Path("/proc")) -> dict[str, str]:
+def record(
+    server: str,
+    environ: dict[str, str],
+    cgroup: Cgroup | None,
+    proc: Path = Path("/proc"),
+    ground: Ground | None = None,
+) -> dict[str, str]:
     """The record's fields, in the origin's names: ``memory.events``' ``oom_kill`` is
     ``INQUEST_MEMORY_EVENTS_OOM_KILL``, ``$SERVICE_RESULT`` is ``INQUEST_SERVICE_RESULT``. Sizes in bytes, as the
     kernel prints them (``max`` is no limit).
@@ -53,6 +61,9 @@ def record(server: str, environ: dict[str, str], cgroup: Cgroup | None, proc: Pa
             gaps.append("no memory controller in the unit's cgroup")
         else:
             fields |= _memory(cgroup.memory, cgroup.version, gaps)
+    if ground is not None:
+        fields |= ground.fields
+        gaps += ground.gaps
     if gaps:
         fields["INQUEST_GAPS"] = "; ".join(gaps)
     return {"MESSAGE": _sentence(unit, fields)} | fields
@@ -89,13 +100,9 @@ def _processes(cgroup: Cgroup, proc: Path) -> str:
     """``pid comm`` of each process that outlived the server, a line each; without this process itself."""
     lines = []
     for pid in cgroup.pids():
-        if pid == os.getpid():
-            continue
-        try:
-            comm = (proc / str(pid) / "comm").read_text().strip()
-        except OSError:
-            comm = "?"
-        lines.append(f"{pid} {comm}")
+        name = comm(pid, proc)
+        if pid != os.getpid() and not name.startswith("inquest-"):  # what stays beside the server ends on its own
+            lines.append(f"{pid} {name}")
     return "\n".join(lines)
 
 
@@ -115,7 +122,9 @@ def main(server: str, journal: str = JOURNAL_SOCKET) -> int:
     """Write the record; 0 whatever happens, since a death must not look like a failure of this."""
     signal.alarm(DEADLINE_SECONDS)
     try:
-        fields = record(server, dict(os.environ), own_cgroup())
+        cgroup = own_cgroup()
+        ground = look(server, os.environ.get("INVOCATION_ID", ""), cgroup)
+        fields = record(server, dict(os.environ), cgroup, ground=ground)
         send(fields, journal)
         if "INQUEST_EXIT_CODE" in fields:  # else the status still says why the main process was not started
             status(fields["MESSAGE"].partition(" ")[2])

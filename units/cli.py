@@ -9,6 +9,7 @@ import typer
 
 from service.load import SERVERS_DIR, load, spec_path
 from service.pairs import notes
+from service.review import made_of, review
 from units.generator import Generated, generated
 from units.keys import keys
 from units.verify import verify
@@ -48,11 +49,16 @@ def check(
             continue
         good.append(unit)
         spec = load(path)
-        for note in notes(spec):
+        for note in (*notes(spec), *made_of(spec)):
             typer.echo(f"{path}: note: {note}")
+        found = review(spec)
+        for finding in found:
+            typer.echo(f"{path}: {'' if finding.is_error else 'note: '}{finding}", err=finding.is_error)
+        wrong = any(finding.is_error for finding in found)
+        failed = failed or wrong
         if (other := ports.setdefault(spec.port, spec.name)) != spec.name:
             typer.echo(f"{path}: note: port {spec.port} is that of {other} as well: only one of them can run at a time")
-        typer.echo(f"{path}: good, makes {unit.unit}")
+        typer.echo(f"{path}: {'' if wrong else 'good, '}makes {unit.unit}")
     complaints = verify(good)
     for complaint in complaints or ():
         typer.echo(f"systemd-analyze verify: {complaint}", err=True)

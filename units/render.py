@@ -10,9 +10,11 @@ from pathlib import Path
 
 from service.command import Command, command
 from service.exit_status import SPEC_REFUSED
+from service.fields import seconds
 from service.load import Problem
 from service.pairs import notes
 from service.spec import Limits, ServerSpec
+from service.stop_time import stop_seconds, stop_span
 from units.quote import argument, assignment, input_text, printable, text, word
 
 __all__ = ["INQUEST_PYTHON", "render", "render_refusal", "unit_name"]
@@ -20,6 +22,12 @@ __all__ = ["INQUEST_PYTHON", "render", "render_refusal", "unit_name"]
 INQUEST_PYTHON = "/opt/inquest/venv/bin/python"
 DEFAULT_USER = "sglang"
 _CONTINUED = " \\\n    "
+_WATCHDOG = (
+    "# The heartbeat feeds it, and lets systemd end a server that does not answer. Its stacks are in the journal by",
+    "# then: a core dump of the main process would tell no more.",
+    "WatchdogSec=90s",
+    "WatchdogSignal=SIGKILL",
+)
 
 
 def unit_name(server: str) -> str:
@@ -63,18 +71,28 @@ def _service(spec: ServerSpec, digest: str, inquest_python: str) -> str:
     run = command(spec)
     tool = f"{argument(inquest_python)} -I -m service"
     name = argument(spec.name)
-    https = " --https" if spec.ssl_certfile else ""
+    where = f"{name} --host {argument(spec.host)} --port {spec.port}{' --https' if spec.ssl_certfile else ''}"
+    restart = spec.limits.on_hang == "restart"
+    give_up = f" --give-up {seconds(spec.limits.hang_timeout):g}" if restart else ""
     lines = [
         "[Service]",
         "# SGLang itself is the main process, so that its exit status is the one that systemd sees.",
         "Type=exec",
+        "# '+': as root, which alone may end what an earlier run left behind; '-': never a failure.",
+        f"ExecStartPre=-+{tool} leftovers {name}",
         f"ExecStartPre={tool} preflight {name} --digest {digest}",
         f"ExecStart={_exec(run)}",
         "# Starting ends when the server answers, or at once when it has died; the status line tells how far it is.",
-        f"ExecStartPost={tool} wait-ready {name} --host {argument(spec.host)} --port {spec.port}{https}",
-        "NotifyAccess=exec",
-        "# '+': as root, so that nothing that runs as the server's user can forge the record; '-': never a failure.",
+        "# '+': as root, who may read what the server logs, and whose records the server cannot forge.",
+        f"ExecStartPost=+{tool} wait-ready {where}{' --watchdog' if restart else ''}",
+        "# Stays beside the server and asks it from outside whether it still answers; told once when it does not.",
+        f"ExecStartPost=-+{tool} heartbeat {where}{give_up}",
+        "# Shows the running requests while it stops; the signal is systemd's.",
+        f"ExecStop=-+{tool} drain {name} --limit {stop_seconds(spec):g}",
+        "# The heartbeat is no process of systemd's own.",
+        "NotifyAccess=all",
         f"ExecStopPost=-+{tool} remains {name}",
+        *(_WATCHDOG if restart else ()),
         "",
         f"User={spec.user}",
         *([f"Group={spec.group}"] if spec.group else []),
@@ -85,7 +103,7 @@ def _service(spec: ServerSpec, digest: str, inquest_python: str) -> str:
         "# SIGTERM to the main process only: sent to all, it kills the schedulers and a stop looks like a crash.",
         "KillMode=mixed",
         "# On SIGTERM SGLang finishes its running requests, without a limit of its own.",
-        f"TimeoutStopSec={spec.limits.timeout_stop}",
+        f"TimeoutStopSec={stop_span(spec)}",
         f"Restart={spec.limits.restart}",
         "# Time for the last words of the dead server to reach the journal before the next life begins.",
         f"RestartSec={spec.limits.restart_sec}",

@@ -24,8 +24,8 @@ def spec(tmp_path: Path) -> Path:
 def test_preflight_tells_what_speaks_against_a_start(spec: Path) -> None:
     result = runner.invoke(app, ["preflight", str(spec)])
     assert result.exit_code == PREFLIGHT_REFUSED
-    assert "inquest: preflight refused: interpreter: /nowhere/python does not exist" in result.output
-    assert "inquest: preflight refused: model-path: /nowhere/model: No such file or directory" in result.output
+    assert "refused  /nowhere/python does not exist; install" in result.output
+    assert "refused  /nowhere/model: No such file or directory" in result.output
 
 
 def test_command_is_ready_for_a_shell(spec: Path) -> None:
@@ -69,4 +69,4 @@ def test_step_with_wrong_words_shows_usage(argv: list[str]) -> None:
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-m", "service", *argv], capture_output=True, text=True, cwd=root)
     assert done.returncode == 2
-    assert done.stderr.startswith("usage: python -m service preflight NAME")
+    assert done.stderr.startswith("usage: python -m service leftovers NAME")

@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from service import installed
 from service import preflight as module
+from service.checks import draft_model_path, interpreter, model_path, port
 from service.exit_status import PREFLIGHT_REFUSED
 from service.load import digest_of, parse
-from service.preflight import CHECKS, draft_model_path, interpreter, model_path, port, preflight
+from service.preflight import CHECKS, preflight
+from service.row import Row
 from service.spec import ServerSpec
 
 
@@ -21,6 +24,10 @@ def spec(toml: str = "", **keys: object) -> ServerSpec:
     keys = {"model_path": "/m"} | keys
     lines = [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
     return parse("\n".join([*lines, toml]).encode(), Path("/s/demo.toml"))
+
+
+def passes(row: Row | None) -> bool:
+    return row is not None and row.state == "ok"
 
 
 @pytest.fixture
@@ -45,7 +52,7 @@ def python(tmp_path: Path) -> Path:
 
 class TestInterpreter:
     def test_with_sglang_passes(self, python: Path, tmp_path: Path) -> None:
-        assert interpreter(spec(f"[env]\nPYTHONPATH = '{tmp_path}/site'", python=str(python))) is None
+        assert passes(interpreter(spec(f"[env]\nPYTHONPATH = '{tmp_path}/site'", python=str(python))))
 
     def test_without_sglang(self, python: Path) -> None:
         assert str(interpreter(spec(python=str(python)))) == (
@@ -85,27 +92,27 @@ class TestInterpreter:
         assert refusal.message == f"{tmp_path}/python does not run: libpython3.so: cannot open"
 
     def test_slow_one_passes(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "INTERPRETER_DEADLINE_SECONDS", 0.1)
+        monkeypatch.setattr(installed, "DEADLINE_SECONDS", 0.1)
         (tmp_path / "python").write_text("#!/bin/sh\nexec sleep 60\n")
         (tmp_path / "python").chmod(0o755)
-        assert interpreter(spec(python=str(tmp_path / "python"))) is None
+        assert getattr(interpreter(spec(python=str(tmp_path / "python"))), "state", None) == "unknown"
 
 
 class TestModel:
     def test_model_passes(self, model: Path) -> None:
-        assert model_path(spec(model_path=str(model))) is None
+        assert passes(model_path(spec(model_path=str(model))))
 
     @pytest.mark.parametrize("reference", ["Qwen/Qwen3-8B", "s3://bucket/model"])
     def test_what_sglang_fetches_passes(self, reference: str) -> None:
-        assert model_path(spec(model_path=reference)) is None
+        assert passes(model_path(spec(model_path=reference)))
 
     def test_gguf_file_passes(self, tmp_path: Path) -> None:
         (tmp_path / "model.gguf").touch()
-        assert model_path(spec(model_path=str(tmp_path / "model.gguf"))) is None
+        assert passes(model_path(spec(model_path=str(tmp_path / "model.gguf"))))
 
     def test_mistral_format_passes(self, tmp_path: Path) -> None:
         (tmp_path / "params.json").touch()
-        assert model_path(spec(model_path=str(tmp_path))) is None
+        assert passes(model_path(spec(model_path=str(tmp_path))))
 
     def test_missing(self) -> None:
         assert str(model_path(spec(model_path="/nowhere/model"))) == (
@@ -159,7 +166,7 @@ class TestModel:
         model.parent.chmod(0o700)
         script = (
             "import os, sys; sys.path.insert(0, sys.argv[2]); from pathlib import Path\n"
-            "from service.preflight import model_path; from service.load import parse\n"
+            "from service.checks import model_path; from service.load import parse\n"
             "os.setresuid(65534, 65534, 65534)\n"
             "print(model_path(parse(f'model_path = \"{sys.argv[1]}\"'.encode(), Path('/s/demo.toml'))))"
         )
@@ -173,7 +180,7 @@ class TestModel:
 
 class TestPort:
     def test_free_port_passes(self, free_port: int) -> None:
-        assert port(spec(port=free_port)) is None
+        assert passes(port(spec(port=free_port)))
 
     @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "localhost"])
     def test_taken(self, serve: Callable[..., tuple[subprocess.Popen[str], int]], host: str) -> None:
@@ -200,7 +207,7 @@ class TestPort:
         accepted.close()
         client.recv(1)
         client.close()
-        assert port(spec(port=number)) is None
+        assert passes(port(spec(port=number)))
 
     def test_address_of_another_machine(self) -> None:
         refusal = port(spec(host="192.0.2.1"))
@@ -215,16 +222,16 @@ class TestPort:
 
 def test_every_refusal_is_told(free_port: int) -> None:
     refused = preflight(spec(port=free_port, model_path="/nowhere/model", python="/nowhere/python"))
-    assert [refusal.check for refusal in refused] == ["interpreter", "model-path"]
+    assert [row.check for row in refused if row.state == "refused"] == ["interpreter", "model-path"]
 
 
-def test_broken_check_refuses_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_broken_check_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(spec: ServerSpec) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(module, "CHECKS", (broken,))
-    assert preflight(spec()) == ()
-    assert capsys.readouterr().err == "inquest: preflight: broken could not check: ZeroDivisionError()\n"
+    (row,) = preflight(spec())
+    assert row == Row("broken", "unknown", "could not be checked: ZeroDivisionError()")
 
 
 def test_checks_are_listed_once() -> None:

@@ -131,9 +131,10 @@ def test_enabled_server_starts_with_the_machine(servers: Path, target: Path) -> 
 
 def test_steps_run_in_the_generators_own_environment(servers: Path) -> None:
     text = generated(servers / "good.toml", inquest_python="/venv/bin/python").text
-    for directive in ("ExecStartPre", "ExecStartPost", "ExecStopPost"):
-        (value,) = values(text, directive)
-        assert value.lstrip("+-").startswith("/venv/bin/python -I -m service ")
+    steps = [v for name in ("ExecStartPre", "ExecStartPost", "ExecStop", "ExecStopPost") for v in values(text, name)]
+    assert len(steps) == 6
+    for step in steps:
+        assert step.lstrip("+-").startswith("/venv/bin/python -I -m service ")
 
 
 class TestProgram:
