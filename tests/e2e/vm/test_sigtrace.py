@@ -68,7 +68,7 @@ def test_the_oom_killer_is_seen_at_work(traced: VmServer) -> None:
 def test_a_killed_tracer_comes_back_and_the_run_no_longer_counts_as_watched(traced: VmServer) -> None:
     traced.start("allocate main", "")
     tracer = traced.vm.run("systemctl", "show", "inquest-sigtrace", "--property=MainPID", "--value").strip()
-    traced.vm.run("kill", "-KILL", tracer)
+    traced.vm.run("/bin/sh", "-c", f"kill -KILL {tracer}")
     traced.vm.run("systemctl", "start", "inquest-sigtrace.service")
     records = [
         json.loads(line)
