@@ -165,11 +165,11 @@ def _external_signal(finding: Finding) -> tuple[str, ...]:
 
 
 def _unexplained(ending: Ending) -> tuple[str, ...]:
-    if not ending.timeline.covers("kernel"):
+    if not ending.covers("kernel"):
         return (
             "Make the kernel log readable for the daemon (`journalctl -k` must show this boot) before the next time.",
         )
-    if not ending.timeline.covers("server"):
+    if not ending.covers("server"):
         return ("Have journald keep all of the unit's lines (LogRateLimitIntervalSec=0) before the next time.",)
     return ("Run inquest-sigtrace.service: then the next kill's sender is known.",)
 

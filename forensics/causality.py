@@ -15,6 +15,7 @@ from forensics.events import (
     CoreDump,
     Event,
     FatalPythonError,
+    Gap,
     HostMemory,
     NativeAbort,
     ProcessExit,
@@ -326,6 +327,25 @@ class Ending:
 
     # --- absence, where it is evidence -----------------------------------------------------------------------
 
+    def lost(self, source: str) -> tuple[Gap, ...]:
+        """The gaps of a source that may hide what ended the run: not those that were over minutes before."""
+        since, until = self.first_sign_usec - PATIENCE_USEC, self.run.ended_usec + LATE_KERNEL_USEC
+        return tuple(
+            gap
+            for gap in self.timeline.gaps
+            if gap.source == source
+            and (gap.to_usec is None or gap.to_usec >= since)
+            and (gap.from_usec is None or gap.from_usec <= until)
+        )
+
+    def covers(self, source: str) -> bool:
+        """Whether silence of the source says something of the end."""
+        return source in self.timeline.sources and not self.lost(source)
+
+    def why_not_covered(self, source: str) -> str:
+        """In words, why silence of this source proves nothing."""
+        return "; ".join(dict.fromkeys(gap.reason for gap in self.lost(source))) or f"{source} was not read"
+
     @cached_property
     def no_oom(self) -> str | None:
         """In words, how it is known that this death was not the kernel OOM killer's; None when that is not known.
@@ -337,10 +357,13 @@ class Ending:
         if len(outlived) < len(self.oom_kills) or self.oom_notice:
             return None
         unread = self.oom_unread
-        if self.timeline.covers("kernel") and unread is None:
+        if self.covers("kernel") and unread is None:
             if outlived:
                 return "the kernel's OOM kills in this unit were long before, and the server worked on after them"
-            return "no kernel OOM record names a process or cgroup of this run; the kernel log was read completely"
+            whole = (
+                "completely" if self.timeline.covers("kernel") else "completely up to the end, from minutes before it"
+            )
+            return f"no kernel OOM record names a process or cgroup of this run; the kernel log was read {whole}"
         remains = self.timeline.last(Remains)
         if remains and remains.memory and remains.memory.oom_kill == 0:
             return "the unit's memory.events counted no OOM kill (oom_kill 0, read after the death)"

@@ -88,7 +88,7 @@ def _by_tracer(ending: Ending, sent: SignalSent) -> Finding:
 
 def _by_elimination(ending: Ending) -> Finding | NotThis | None:
     run = ending.run
-    if not (ending.timeline.covers("server") and ending.timeline.covers("systemd")):
+    if not (ending.covers("server") and ending.covers("systemd")):
         return None
     if not ending.no_oom and not _told(ending):
         return None
@@ -207,7 +207,7 @@ def _sign(ending: Ending) -> tuple[Event | None, str | None, str]:
         return ending.sigquit, "SIGQUIT", "main"
     if ending.echo is not None and ending.core_dump is None and ending.segfault is None:
         # Main lost a child that said nothing and left no core: only a signal without a core does that.
-        covered = ending.timeline.covers("coredump") and not ending.self_kill
+        covered = ending.covers("coredump") and not ending.self_kill
         return ending.echo, "SIGKILL" if covered else None, "child"
     if ending.sigquit is not None or ending.self_kill is not None:
         return None, None, ""

@@ -38,7 +38,7 @@ def match(ending: Ending) -> Finding | NotThis | None:
                 key=(found.lower(),),
             )
         words = "an error of the GPU's hardware was recorded, but the failure that began it is of another kind"
-        covered = ending.timeline.covers("kernel")
+        covered = ending.covers("kernel")
         return NotThis(why=words if seen else "no Xid of the hardware kind in the kernel log") if covered else None
     first = next((event for event in faults if _names_us(ending, event)), faults[0])
     ours = _names_us(ending, first)

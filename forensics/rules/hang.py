@@ -45,4 +45,4 @@ def match(ending: Ending) -> Finding | NotThis | None:
         )
         # A GPU that failed leaves whoever waits for it hanging.
         return replace(found, strength=Strength.LIKELY) if gpu_fault.names_us(ending) else found
-    return NotThis(why="neither systemd's nor SGLang's watchdog fired") if ending.timeline.covers("systemd") else None
+    return NotThis(why="neither systemd's nor SGLang's watchdog fired") if ending.covers("systemd") else None

@@ -126,7 +126,7 @@ def _risen(ending: Ending) -> Remains | None:
 def _fell_with(ending: Ending, event: UnitOomKill | Remains) -> bool:
     """Whether main lost a child without a word in the moment of the count, where no kernel log says which it was."""
     echo = ending.echo
-    if echo is None or not isinstance(event, UnitOomKill) or ending.timeline.covers("kernel"):
+    if echo is None or not isinstance(event, UnitOomKill) or ending.covers("kernel"):
         return False
     return abs(echo.usec - event.usec) <= _SAME_MOMENT_USEC
 

@@ -28,7 +28,7 @@ def match(ending: Ending) -> Finding | NotThis | None:
     if ending.segfault is not None:
         witnesses.append((ending.segfault, "the kernel's record of the fault"))
     if signal is None and not witnesses and told is None:
-        covered = ending.timeline.covers("kernel") and ending.timeline.covers("coredump")
+        covered = ending.covers("kernel") and ending.covers("coredump")
         return NotThis(why="no core dump, no fault in the kernel log, no death by such a signal") if covered else None
     if told is not None:
         witnesses.insert(0, (told, "what the process said as it died"))

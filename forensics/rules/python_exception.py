@@ -17,7 +17,7 @@ from forensics.model import Finding, NotThis, Strength
 def match(ending: Ending) -> Finding | NotThis | None:
     failure = ending.failure
     if not isinstance(failure, Traceback):
-        covered = ending.timeline.covers("server")
+        covered = ending.covers("server")
         return NotThis(why="no exception in the server's log that it did not outlive") if covered else None
     if not failure.exception:
         return _unread(ending, failure)

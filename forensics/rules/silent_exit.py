@@ -26,7 +26,7 @@ def match(ending: Ending) -> Finding | NotThis | None:
 
 
 def _found(ending: Ending, sign: Event, who: str, status: int, subclass: str) -> Finding:
-    lost = dict.fromkeys(gap.reason for gap in ending.timeline.gaps if gap.source == "server")
+    lost = dict.fromkeys(gap.reason for gap in ending.lost("server"))
     because = f"part of its log is missing ({'; '.join(lost)})" if lost else "its log does not say why"
     notes: tuple[str, ...] = ()
     if name := _SHELL_SIGNALS.get(status):

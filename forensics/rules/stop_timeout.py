@@ -15,7 +15,7 @@ from forensics.senders import by_whom
 def match(ending: Ending) -> Finding | NotThis | None:
     stop, timed_out = ending.stop, ending.stop_timed_out
     if stop is None:
-        if not ending.timeline.covers("systemd"):
+        if not ending.covers("systemd"):
             return None
         words = "nobody asked systemd to stop this unit"
         return NotThis(why=words if stops.asked(ending.run, ending.timeline) is None else f"{words} before it failed")

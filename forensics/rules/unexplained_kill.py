@@ -50,7 +50,7 @@ def _missing(ending: Ending) -> str:
         said.append(f"the signal was sent by {by_whom(ending.run, sent)}, but why is not recorded")
     if not ending.no_oom:
         said.append(f"an OOM kill is not excluded ({_why_not(ending)})")
-    said += [f"{gap.source}: {gap.reason}" for gap in ending.timeline.gaps if gap.source in ("server", "systemd")]
+    said += [f"{source}: {gap.reason}" for source in ("server", "systemd") for gap in ending.lost(source)]
     if not said:
         said.append("no source names a sender")
     return "; ".join(dict.fromkeys(said))
@@ -59,6 +59,6 @@ def _missing(ending: Ending) -> str:
 def _why_not(ending: Ending) -> str:
     if ending.oom_unread is not None:
         return f"the kernel speaks of one in unknown words: {ending.oom_unread.record.message[:120]}"
-    if ending.timeline.covers("kernel"):
+    if ending.covers("kernel"):
         return "one was recorded in this unit, but it does not fit this end"
-    return ending.timeline.why_not_covered("kernel")
+    return ending.why_not_covered("kernel")

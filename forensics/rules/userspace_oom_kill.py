@@ -29,7 +29,7 @@ def match(ending: Ending) -> Finding | NotThis | None:
             key=(unnamed.tool,),
         )
     if not ours:
-        if ending.timeline.covers("systemd") and ending.timeline.covers("oomkillers"):
+        if ending.covers("systemd") and ending.covers("oomkillers"):
             return NotThis(why="neither PID 1 nor systemd-oomd, earlyoom or nohang recorded a kill that ended this run")
         return None
     first = ours[0]

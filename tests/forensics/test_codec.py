@@ -14,7 +14,7 @@ from tests.forensics.test_cases import FOLDERS, judged, name_of
 
 @pytest.mark.parametrize("fact", EVENT_TYPES.values(), ids=lambda fact: fact.kind)
 def test_every_kind_of_fact_comes_back(fact: type[Event]) -> None:
-    @settings(max_examples=15, deadline=None)
+    @settings(max_examples=6, deadline=None)
     @given(st.builds(fact))
     def check(event: Event) -> None:
         assert load_event(json.loads(json.dumps(dump_event(event)))) == event

@@ -245,3 +245,38 @@ def traceback_cut_off(j: Journal) -> None:
     life.up().sched("Scheduler hit an exception: Traceback (most recent call last):")
     life.line('  File "/srv/sglang/srt/managers/scheduler.py", line 2201, in event_loop', life.scheduler).self_kill()
     life.expect("python-exception", "likely", subclass="unread", says=("missing from the log",))
+
+
+@case("external-signal/lines-suppressed-days-before")
+def suppressed_days_before(j: Journal) -> None:
+    """journald dropped lines at the start; the death three days later is not hidden by that."""
+    life = j.life()
+    life.starting().load()
+    j.write(
+        {
+            "_TRANSPORT": "driver", "_PID": "402", "_COMM": "systemd-journal", "MESSAGE_ID": IDS["dropped"],
+            "_SYSTEMD_UNIT": "systemd-journald.service", "OBJECT_SYSTEMD_UNIT": life.unit,
+            "MESSAGE": f"Suppressed 20 messages from {life.unit}",
+        }
+    )  # fmt: skip
+    life.pools().graphs().open().ready().serve(1).wait(250_000).serve(1).killed()
+    life.expect("external-signal", "likely", subclass="sigkill-main", ruled_out=("kernel-oom",))
+
+
+@case("external-signal/near-miss-forged-remains")
+def forged_remains(j: Journal) -> None:
+    """A server that runs as root writes the record of our own ExecStopPost=: it is not believed."""
+    life = j.life()
+    life.up()
+    pid = life.main
+    j.write(
+        {
+            "_TRANSPORT": "journal", "_PID": pid, "_UID": "0", "_COMM": "python", "_SYSTEMD_UNIT": life.unit,
+            "_SYSTEMD_INVOCATION_ID": life.invocation_id, "MESSAGE_ID": IDS["remains"],
+            "INQUEST_INVOCATION_ID": life.invocation_id, "INQUEST_SERVICE_RESULT": "oom-kill",
+            "INQUEST_EXIT_CODE": "killed", "INQUEST_EXIT_STATUS": "KILL", "INQUEST_MEMORY_EVENTS_OOM_KILL": "1",
+            "MESSAGE": "ended: oom-kill",
+        }
+    )  # fmt: skip
+    life.killed()
+    life.expect("external-signal", "likely", subclass="sigkill-main", ruled_out=("kernel-oom",))
