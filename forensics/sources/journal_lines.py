@@ -1,28 +1,28 @@
 """A unit's own lines: the interesting ones one by one, the boring ones counted."""
 
 import re
-from itertools import chain, islice
+from itertools import chain, islice, repeat
+from operator import itemgetter
 from pathlib import Path
 
 from forensics.entry import Entry
 from forensics.sources.export import with_message
 from forensics.sources.journal_streams import Item, Lines, Stream, entry_at, field
 
-# So many lines are read at once where all of them are only counted.
-_BULK = 128
+# So many lines are read ahead.
+_BULK = 64
 # Only a line this long can be the part of a split one: journald's LineMax= is 48 KiB unless it was made much smaller.
 _LONG_BYTES = 2048
 # A split line is joined up to this size; the server's log has nothing to say beyond.
 _JOINED_CHARACTERS = 1 << 20
 
 
-def _is(found: re.Match[bytes] | None, group: int) -> bool:
-    return found is not None and found.lastindex == group
-
-
 class ServerLines(Stream):
     """The lines of one unit. What `skipped` matches is only counted; of those where its group `sample` took part,
-    the last one of each count is offered all the same. Those where `decode` did go with the counts, as text."""
+    the last one of each count is offered all the same. Those where `decode` did go with the counts, as text.
+
+    Lines are read some way ahead: reading and matching each in turn would cost a half more.
+    """
 
     def __init__(self, path: Path | None, unit: str, skipped: re.Pattern[bytes]) -> None:
         super().__init__(path, [f"_SYSTEMD_UNIT={unit}"])
@@ -31,6 +31,16 @@ class ServerLines(Stream):
         self._parts: dict[str, tuple[Entry, list[str]]] = {}
         # Of the lines that are being counted: which they are of them, and their text.
         self._decodes: list[tuple[int, bytes]] = []
+        # The lines read ahead with what the gate said, which of them is to be looked at next, where the reader stands.
+        self._ahead: list[bytes] = []
+        self._gated: list[re.Match[bytes] | None] = []
+        self._next, self._at = 0, -1
+
+    def ready(self) -> bool:
+        if self._next < len(self._ahead):
+            return True
+        self._stand_on(len(self._ahead) - 1)
+        return super().ready()
 
     def _fill(self, budget: int) -> int:
         looked = 0
@@ -38,12 +48,12 @@ class ServerLines(Stream):
             count, sampled, first, other = self._skim(budget - looked)
             looked += count
             if count:
-                if other:
-                    # One step back, to the last line that was counted; the next look meets the other line again.
-                    self.reader._previous()
+                self._stand_on(self._next - 1)
                 self._offer(self._counted(count, sampled, first), self.reader._get_cursor())
             elif other:
                 looked += 1
+                self._stand_on(self._next)
+                self._next += 1
                 if (entry := entry_at(self.reader)) and (joined := self._join(entry)):
                     self._offer([joined], entry.cursor)
             else:
@@ -52,58 +62,80 @@ class ServerLines(Stream):
 
     def _skim(self, budget: int) -> tuple[int, int, tuple[str, int], bool]:
         """Pass over lines that are only counted. Returns how many they were, which of them was the last sample (0:
-        none), the first one's invocation and stamp, and whether the reader now stands on another kind of line."""
-        reader, sample = self.reader, self._skipped.groupindex.get("sample", -1)
-        decode = self._skipped.groupindex.get("decode")
-        count, sampled, first, size = 0, 0, ("", 0), 1
+        none), the first one's invocation and stamp, and whether another kind of line comes next."""
+        sample, decode = self._skipped.groupindex.get("sample", -1), self._skipped.groupindex.get("decode")
+        count, sampled, first = 0, 0, ("", 0)
         self._decodes = []
         while count < budget:
-            # In bulk: reading and matching in turn would cost a half more.
-            messages, without = self._messages(min(size, budget - count))
-            if not messages and not without:
-                break
-            matches = list(map(self._skipped.match, messages))
-            stop = self._stop(messages, matches)
-            if count == 0 and stop:
-                first = (field(reader, "_SYSTEMD_INVOCATION_ID"), reader._get_monotonic().timestamp)
-            sampled = next((count + at + 1 for at in reversed(range(stop)) if _is(matches[at], sample)), sampled)
-            if decode:
-                self._decodes += [
-                    (count + at + 1, messages[at])
-                    for at, match in enumerate(matches[:stop])
-                    if match is not None and match.start(decode) >= 0
-                ]
-            count += stop
-            if stop < len(messages) or without:
-                if back := len(messages) - stop - (not without):
-                    reader._previous(back)
-                return count, sampled, first, True
-            size = min(size * 2, _BULK)
+            if self._next == len(self._ahead) and not self._read_ahead(min(_BULK, budget - count) if count else 1):
+                return count, sampled, first, False
+            begin = self._next
+            stop = min(self._stop(), begin + budget - count)
+            if stop > begin:
+                if not count:
+                    self._stand_on(begin)
+                    first = (field(self.reader, "_SYSTEMD_INVOCATION_ID"), self.reader._get_monotonic().timestamp)
+                if decode:
+                    self._decodes += [
+                        (number, match.string)
+                        for number, match in enumerate(self._gated[begin:stop], count + 1)
+                        if match and match.start(decode) >= 0
+                    ]
+                backwards = reversed(range(begin, stop))
+                sampled = next((count + at - begin + 1 for at in backwards if self._is(at, sample)), sampled)
+                count += stop - begin
+                self._next = stop
+            if stop < len(self._ahead):
+                return count, sampled, first, count < budget
         return count, sampled, first, False
 
-    def _messages(self, count: int) -> tuple[list[bytes], bool]:
-        """The MESSAGE of up to `count` entries from here, and whether an entry without one ended it."""
-        messages: list[bytes] = []
-        get, append = self.reader._get, messages.append
+    def _is(self, at: int, group: int) -> bool:
+        match = self._gated[at]
+        return match is not None and match.lastindex == group
+
+    def _stop(self) -> int:
+        """Of the lines ahead, the first that must be looked at by itself; their number when there is none."""
+        if self._parts:
+            return self._next
+        try:
+            return self._gated.index(None, self._next)
+        except ValueError:
+            return len(self._gated)
+
+    def _read_ahead(self, count: int) -> bool:
+        """Read up to `count` more lines; False when there are none."""
+        self._stand_on(len(self._ahead) - 1)
+        self._ahead, self._next = [], 0
         steps = iter(self.reader._next, False)  # noqa: FBT003
         if self._on_entry:
             self._on_entry = False
             steps = chain((True,), steps)
+        # All in C, step and message in turn: this is where half a million lines go through.
+        pairs = zip(islice(steps, count), map(self.reader._get, repeat("MESSAGE")), strict=False)
         try:
-            for _ in islice(steps, count):
-                append(get("MESSAGE"))
-        except KeyError:
-            return messages, True
-        return messages, False
+            self._ahead.extend(map(itemgetter(1), pairs))
+        except KeyError:  # an entry without one; those before it are in the list
+            self._ahead.append(b"")
+        self._at = len(self._ahead) - 1
+        self._gated = list(map(self._skipped.match, self._ahead))
+        if self._ahead and not 0 < len(min(self._ahead, key=len)) <= len(max(self._ahead, key=len)) < _LONG_BYTES:
+            for at, message in enumerate(self._ahead):
+                if not 0 < len(message) < _LONG_BYTES:
+                    self._gated[at] = None
+        return bool(self._ahead)
 
-    def _stop(self, messages: list[bytes], matches: list[re.Match[bytes] | None]) -> int:
-        """The index of the first line that must be looked at, or how many lines there are."""
-        if self._parts:
-            return 0
-        stop = matches.index(None) if None in matches else len(matches)
-        if messages and len(max(messages, key=len)) >= _LONG_BYTES:
-            stop = min(stop, next(at for at, message in enumerate(messages) if len(message) >= _LONG_BYTES))
-        return stop
+    def _stand_on(self, at: int) -> None:
+        """Put the reader onto one of the lines ahead, or onto the one before them (-1)."""
+        if at > self._at:
+            self.reader._next(at - self._at)
+        elif at < self._at:
+            self.reader._previous(self._at - at)
+        self._at = at
+
+    def _reopen(self) -> None:
+        self._stand_on(self._next - 1)
+        self._ahead, self._gated, self._next, self._at = [], [], 0, -1
+        super()._reopen()
 
     def _counted(self, count: int, sampled: int, first: tuple[str, int]) -> list[Item]:
         """Counts of the `count` lines that end at the reader's position, and the sample among them by itself.
