@@ -49,7 +49,15 @@ def analyze(paths: Sequence[str], unit: str | None = None, advance: Callable[[in
     """All files together. Raises InputError when one is not there, cannot be read, or none is of a known form."""
     if unit is not None and "." not in unit:
         unit += ".service"
-    files = recognise_all(inputs(list(paths)), unit)
+    given = inputs(list(paths))
+    try:
+        return _analyzed(recognise_all(given, unit), unit, advance)
+    finally:
+        for each in given:
+            each.close()
+
+
+def _analyzed(files: list[SavedFile], unit: str | None, advance: Callable[[int], None]) -> Analysis:
     readable = [file for file in files if file.readable]
     if not readable:
         raise InputError("nothing-known", _unknown(files), _HINT)

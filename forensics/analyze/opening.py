@@ -21,13 +21,41 @@ STDIN = "-"
 HEAD_BYTES = 1 << 18
 """So much of a file's beginning is looked at to tell what it is."""
 
+
+class _Zstd(io.RawIOBase):
+    """Frames of zstd, one after the other. zstandard's own reader takes a missing end for an end."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        view = memoryview(cast(bytearray, buffer))
+        while not self._rest:
+            if self._frame.eof:
+                data = self._frame.unused_data or self._raw.read(1 << 16)
+                if not data:
+                    return 0
+                self._frame = zstandard.ZstdDecompressor().decompressobj()
+            elif not (data := self._raw.read(1 << 16)):
+                raise EOFError("Compressed file ended before the end of its last frame")
+            self._rest = self._frame.decompress(data)
+        count = min(len(view), len(self._rest))
+        view[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count
+
+
 _MAGICS: tuple[tuple[bytes, Callable[[BinaryIO], BinaryIO]], ...] = (
     (b"\x1f\x8b", lambda raw: cast(BinaryIO, gzip.GzipFile(fileobj=raw))),
     (b"\xfd7zXZ\x00", lambda raw: cast(BinaryIO, lzma.LZMAFile(raw))),  # noqa: SIM115 - closed with the file below
     (b"BZh", lambda raw: cast(BinaryIO, bz2.BZ2File(raw))),
     (
         b"\x28\xb5\x2f\xfd",
-        lambda raw: cast(BinaryIO, zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)),
+        lambda raw: cast(BinaryIO, io.BufferedReader(_Zstd(raw))),
     ),
 )
 _LAYERS = 3
@@ -87,6 +115,10 @@ class Input:
     path: Path | None
     size: int
     spool: BinaryIO | None = None
+
+    def close(self) -> None:
+        if self.spool is not None:
+            self.spool.close()
 
     @contextmanager
     def open(self, advance: Callable[[int], None] = lambda _: None) -> Iterator[BinaryIO]:
