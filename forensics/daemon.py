@@ -5,6 +5,7 @@ their time (`settle_seconds` after the death), since the kernel's can arrive a s
 """
 
 import logging
+import math
 import signal
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from systemd import daemon as sd_daemon
+from systemd import journal
 
 from forensics.alerts import Courier, sinks
 from forensics.api import Access, Health, SourceHealth, create_app, serve
@@ -24,20 +26,24 @@ from forensics.coverage import RECORDED, read_core_pattern, recorded_gaps
 from forensics.entry import Entry
 from forensics.errors import InquestError
 from forensics.events import Gap
-from forensics.model import Crash
+from forensics.model import Crash, RunRecord
 from forensics.rules import RULES
+from forensics.runs.notice import notice
 from forensics.sampler import Sampler
 from forensics.settings import Api, Settings
 from forensics.sources.excerpt import excerpt
 from forensics.sources.journal import JournalReader, Lines
 from forensics.store import Store
 from forensics.store.store import FILE_NAME
-from forensics.tracker import Tracker
+from forensics.tracker import LINGER_USEC, Tracker
 
 log = logging.getLogger("inquestd")
 
 _CHECKPOINT_SECONDS = 1.0
 _HOUSEKEEPING_SECONDS = 60.0
+_MANY_DUE = 32
+"""More runs than this that wait for their verdict mean that history is being read."""
+_READING_USEC = 120_000_000
 _HALF_READ_USEC = 1_000_000
 """A block of lines that got no further line for so long is complete, or will never be."""
 
@@ -57,7 +63,8 @@ class Daemon:
         checkpoint = self._store.load_checkpoint()
         self._first_start = checkpoint is None
         self._installed_usec = int(self._started_at.timestamp() * 1e6)
-        since = self._installed_usec - int(settings.lookback_seconds * 1e6)
+        lookback = settings.lookback_seconds
+        since = self._installed_usec - int(lookback * 1e6) if math.isfinite(lookback) else None
         self._reader = JournalReader(
             settings.units,
             cursor=checkpoint.cursor if checkpoint else None,
@@ -68,6 +75,7 @@ class Daemon:
         self._sinks = sinks(settings)
         self._courier = Courier(self._store.outbox, self._sinks)
         self._read_to_usec = checkpoint.realtime_usec if checkpoint else 0
+        self._read_boot_id, self._read_monotonic_usec = "", 0
         self._due: dict[str, int] = {
             record.invocation_id: record.ended_usec
             for record in self._tracker.records()
@@ -110,6 +118,7 @@ class Daemon:
                 open_runs = list(self._tracker.open_runs())
                 self._open_runs = len(open_runs)
                 self._sampler.tick(open_runs)
+                self._tell_remarks(open_runs)
                 now = time.monotonic()
                 if now >= next_checkpoint:
                     next_checkpoint = now + _CHECKPOINT_SECONDS
@@ -131,11 +140,18 @@ class Daemon:
                 if isinstance(item, Entry | Lines):
                     realtime = item.realtime_usec if isinstance(item, Entry) else item.last_realtime_usec
                     self._read_to_usec = max(self._read_to_usec, realtime)
+                    self._read_boot_id = item.boot_id
+                    self._read_monotonic_usec = (
+                        item.monotonic_usec if isinstance(item, Entry) else item.last_monotonic_usec
+                    )
                 for invocation_id in self._tracker.feed(item):
                     self._due.setdefault(invocation_id, _monotonic_usec())
             if empty or self._stopping:
                 break
-            sd_daemon.notify("WATCHDOG=1")
+            if len(self._due) > _MANY_DUE:
+                self._judge_history()
+            # The first start reads the whole journal before it is ready.
+            sd_daemon.notify(f"WATCHDOG=1\nEXTEND_TIMEOUT_USEC={_READING_USEC}")
         self._tracker.flush_older(_monotonic_usec() - _HALF_READ_USEC)
         self._judge_due()
 
@@ -160,6 +176,28 @@ class Daemon:
                 return
             if told:
                 self._due.pop(invocation_id, None)
+
+    def _judge_history(self) -> None:
+        """In the midst of a long journal: judge what ended long before the place that was read to, and let it go."""
+        for record in self._tracker.records():
+            passed = record.ended_usec is not None and (
+                record.boot_id != self._read_boot_id or record.ended_usec + LINGER_USEC < self._read_monotonic_usec
+            )
+            if passed and record.invocation_id in self._due:
+                try:
+                    self._judge(record.invocation_id, waited=True)
+                except InquestError:
+                    log.exception("run %s could not be stored", record.invocation_id)
+                    return
+                self._due.pop(record.invocation_id)
+        self._tracker.forget(self._read_monotonic_usec, self._read_boot_id)
+
+    def _tell_remarks(self, open_runs: list[RunRecord]) -> None:
+        """Useless speculation, or one too good to be true, once a run."""
+        for record in open_runs:
+            if (fields := notice(record)) is not None:
+                record.remarked = self._changed = True
+                journal.send(fields.pop("MESSAGE"), **fields)
 
     def _judge(self, invocation_id: str, *, waited: bool) -> bool:
         """Judge one run; False when the verdict is held for late evidence."""

@@ -6,6 +6,7 @@ key that was probably meant; all mistakes of a file at once.
 
 import difflib
 import ipaddress
+import math
 import os
 import re
 import tomllib
@@ -187,7 +188,8 @@ class Settings(Table):
     """All settings with their defaults.
 
     `units` are globs of the units to watch. `settle_seconds` is how long a finding that rests on silence waits for
-    late records. `lookback_seconds` is how far the first start reads back: what died then is stored, not alerted.
+    late records. `lookback_seconds` is how far the first start reads back, as far as the journal goes unless it is
+    set: what ran and died then is stored, not alerted.
     """
 
     units: Annotated[tuple[Annotated[str, Field(pattern=r"^[^/\s]+\.service$")], ...], Field(min_length=1)] = (
@@ -196,7 +198,7 @@ class Settings(Table):
     state_dir: Path = Field(default_factory=_state_dir)
     settle_seconds: Annotated[float, Field(ge=0, le=60)] = 2.5
     sample_interval_seconds: Annotated[float, Field(ge=0.1, le=60)] = 1.0
-    lookback_seconds: Annotated[float, Field(ge=0)] = 86_400.0
+    lookback_seconds: Annotated[float, Field(ge=0)] = math.inf
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     api: Api = Api()
     alerts: Alerts = Alerts()

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import pwd
+import re
 import shutil
 import signal
 import subprocess
@@ -147,7 +148,7 @@ def _one(
                 _end(process)
             log.seek(0)
             words = [line for line in log.read().splitlines() if line.strip()][-3:]
-        return _result(folder / "result", process.returncode, concurrency, load_, words)
+        return _result(folder / "result", spec.python, concurrency, load_, words)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -205,12 +206,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.wait(_END_SECONDS)
 
 
-def _result(path: Path, returncode: int, concurrency: int, load_: Load, words: Sequence[str]) -> dict[str, float]:
-    said = "; ".join(words) or f"exit status {returncode}"
+def _result(path: Path, python: str, concurrency: int, load_: Load, words: Sequence[str]) -> dict[str, float]:
+    said = "; ".join(words) or "it said nothing"
     try:
         result: dict[str, Any] = json.loads(path.read_text().splitlines()[-1])
     except (OSError, ValueError, IndexError):
-        raise BenchFailed("bench-failed", f"bench_serving brought no figures: {said}") from None
+        missing = re.search(r"No module named '([\w.]+)'", said)
+        hint = f"Install it beside SGLang: {python} -m pip install {missing[1]}" if missing else ""
+        raise BenchFailed("bench-failed", f"bench_serving brought no figures: {said}", hint) from None
     found = {name: value for name in FIGURES if isinstance(value := result.get(name), int | float)}
     figures = {name: round(float(value), 3) for name, value in found.items() if math.isfinite(value)}
     if not figures.get("completed"):

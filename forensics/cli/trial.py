@@ -29,7 +29,7 @@ from forensics.runs.shapes import RunDetailShape
 from service.fields import seconds
 from service.load import SpecError, digest_of, read, spec_path
 from service.load import parse as parse_spec
-from service.preflight import CHECKS
+from service.preflight import preflight
 from service.spec import ServerSpec
 from units.generator import generated
 from units.render import render
@@ -146,9 +146,9 @@ def _variant(server: str, overrides: Sequence[Override], ready_within: str | Non
         spec = parse_spec(changed, path)
     except SpecError as error:
         raise InputError("spec-refused", str(error), "Nothing was changed.") from error
-    refused = [said for check in CHECKS if check.__name__ != "port" and (said := check(spec)) is not None]
+    refused = [str(row) for row in preflight(spec, by_hand=True) if row.state == "refused"]
     if refused:
-        raise InputError("spec-refused", "\n".join(map(str, refused)), "Nothing was changed.")
+        raise InputError("spec-refused", "\n".join(refused), "Nothing was changed.")
     text = dropin(
         generated(path).text,
         render(spec, path, digest=digest_of(changed), inquest_python=sys.executable),
