@@ -10,6 +10,7 @@ from functools import cached_property
 
 from forensics import oom, stops
 from forensics.events import (
+    Batch,
     ChildDied,
     ClientKill,
     CoreDump,
@@ -202,6 +203,13 @@ class Ending:
         """Main's word on a child's exit status, the most telling one if there are several."""
         died = [failure for failure in self.failures if isinstance(failure, ChildDied)]
         return next((event for event in died if event.exit_code is not None), died[0] if died else None)
+
+    @cached_property
+    def unhealthy(self) -> bool:
+        """Whether its health check had failed and no work followed: then it had not been well."""
+        failed = (e for e in self.timeline.all(ServerError) if e.name == "health-check-failed")
+        last = max(failed, key=lambda event: event.usec, default=None)
+        return last is not None and self.timeline.first(Batch, after=last.usec) is None
 
     @cached_property
     def first_sign_usec(self) -> int:

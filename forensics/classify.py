@@ -11,7 +11,7 @@ from forensics.failure import headline, sentence
 from forensics.fingerprint import digest, signature
 from forensics.ground import ground
 from forensics.memory import story
-from forensics.model import Family, Finding, NotThis, Phase, Role, RuledOut, Run, Strength, Verdict
+from forensics.model import Doing, Family, Finding, NotThis, Phase, Role, RuledOut, Run, Strength, Verdict
 from forensics.oom import Kill
 from forensics.phase import became_ready, began_usec, doing, phase
 from forensics.rules import RULES, Rule
@@ -75,6 +75,7 @@ def _verdict(
     evidence = finding.evidence if finding else ending.aftermath(ending.main_exit) if ending.main_exit else ()
     began = began_usec(ending, evidence)
     at, ready = phase(ending, began), became_ready(ending)
+    busy = doing(ending, began)
     subclass, key = (finding.subclass, finding.key) if finding else ("", ())
     text = signature(cause, subclass, key)
     return Verdict(
@@ -82,11 +83,11 @@ def _verdict(
         family=family,
         strength=finding.strength if finding else None,
         subclass=subclass,
-        summary=_summary(ending, cause, finding, at, ready=ready),
+        summary=_summary(ending, cause, finding, at, busy if ready else None),
         phase=at,
         became_ready=ready,
         is_crash=cause not in NOT_CRASHES,
-        doing=doing(ending, began),
+        doing=busy,
         evidence=evidence,
         ruled_out=tuple(ruled_out),
         also=_also(found, finding),
@@ -124,14 +125,27 @@ def _also(found: list[tuple[Rule, Finding]], chosen: Finding | None) -> tuple[st
     return tuple(causes)
 
 
-def _summary(ending: Ending, cause: str, finding: Finding | None, at: Phase, *, ready: bool) -> str:
+def _summary(ending: Ending, cause: str, finding: Finding | None, at: Phase, served: Doing | None) -> str:
+    """`served`: what the server was doing, if it had ever become ready."""
     said = finding.summary if finding else f"It ended ({ending.exit_words}); what led to it is not in the evidence."
-    if finding is not None and at is Phase.SHUTDOWN and ready:
-        return f"{said} It had served well until then: the configuration is not to blame."
+    if finding is not None and at is Phase.SHUTDOWN and served is not None and not ending.unhealthy:
+        return f"It had served well{_figures(served)}: the configuration is not to blame. {said}"
     silent = at is Phase.BEFORE_LOGGING and ending.timeline.first(LogStats) is None
     if silent and cause not in _NEVER_STARTED:
         return f"{said} The server had not logged a single line."
     return said
+
+
+def _figures(served: Doing) -> str:
+    """` (280.40 tokens/s, accept rate 0.92)`, as far as SGLang printed it."""
+    names = {
+        "gen throughput (token/s)": "{} tokens/s",
+        "accept len": "accept length {}",
+        "accept rate": "accept rate {}",
+    }
+    figures = dict(served.figures)
+    shown = [words.format(figures[name]) for name, words in names.items() if name in figures]
+    return f" ({', '.join(shown)})" if shown else ""
 
 
 def _notes(ending: Ending, cause: str) -> list[str]:

@@ -280,3 +280,12 @@ def forged_remains(j: Journal) -> None:
     )  # fmt: skip
     life.killed()
     life.expect("external-signal", "likely", subclass="sigkill-main", ruled_out=("kernel-oom",))
+
+
+@case("stop-timeout/restart-of-a-server-that-was-not-well")
+def restart_of_sick(j: Journal) -> None:
+    """Its health check had failed: nobody may say that it had served well."""
+    life = j.life()
+    life.up().wait(40).say("Health check failed. Server couldn't get a response from detokenizer for last 20 seconds.")
+    life.wait(60).stopping().wait(60).timed_out("stop-sigterm").systemd_kills().killed(9, "timeout").stopped()
+    life.expect("stop-timeout", "confirmed", says_not=("served well", "not to blame"))
