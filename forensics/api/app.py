@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, Path, Query, Request, Response
-from fastapi.responses import RedirectResponse, StreamingResponse
+from fastapi.responses import PlainTextResponse, RedirectResponse, StreamingResponse
 from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -32,6 +32,7 @@ from forensics.api.shapes import (
     ServersShape,
 )
 from forensics.public import usec, when
+from forensics.report import report
 from forensics.shapes import CrashShape, TimelineShape
 from forensics.store import Store
 
@@ -101,11 +102,17 @@ def create_app(
 
     @app.get("/crashes/{crash_id}", response_model=CrashShape, responses=_responses("crash"))
     async def crash(request: Request, crash_id: CrashId) -> Response:
-        """One ended run and the verdict on it. A browser that follows a link of an alert is led to the page."""
+        """One ended run and the verdict on it; as text for `Accept: text/plain`. A browser that follows a link of an
+        alert is led to the page."""
         found = _found(store.shown(crash_id), crash_id)
-        response = _json(found)
-        if "text/html" in request.headers.get("accept", ""):
-            response = RedirectResponse(f"/#/crashes/{found['id']}", 303)
+        wanted = request.headers.get("accept", "")
+        if "text/html" in wanted:
+            # Relative, since a proxy may have put the page below a path.
+            response: Response = RedirectResponse(f"../#/crashes/{found['id']}", 303)
+        elif wanted.startswith("text/plain"):
+            response = PlainTextResponse("\n".join(line.text for line in report(found)) + "\n")
+        else:
+            response = _json(found)
         response.headers["Vary"] = "Accept"
         return response
 
