@@ -1,6 +1,7 @@
 """One machine for the whole session: booted from this host's files, Inquest installed by deploy/up."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -81,3 +82,10 @@ def inquest(machine: nspawn.Machine, say: Say) -> Iterator[Inquest]:
 def demo(inquest: Inquest) -> Server:
     """The demonstration server: real SGLang with speculative decoding."""
     return inquest.server("demo")
+
+
+@pytest.fixture(scope="session")
+def standin(inquest: Inquest) -> None:
+    """The stand-in and the recordings on the machine, where the servers' user can read them."""
+    for name in ("standin", "recordings"):
+        shutil.copytree(_HERE / name, inquest.machine.root / "opt" / name)

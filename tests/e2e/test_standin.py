@@ -4,9 +4,7 @@ Units, systemd, journal and daemon are real.  Where a server has to serve first,
 standin/ is the unit's main process; its log lines are made after recordings from a real GPU.
 """
 
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +12,6 @@ from tests.e2e.inquest import Inquest, Server, decisive
 
 pytestmark = pytest.mark.e2e
 
-HERE = Path(__file__).resolve().parent
 SPEC = """
 model_path = "/var/lib/inquest/models/tiny"
 port = {port}
@@ -27,13 +24,6 @@ timeout_stop = "10s"
 [env]
 PYTHONPATH = "/opt/standin"
 """
-
-
-@pytest.fixture(scope="module")
-def standin(inquest: Inquest) -> None:
-    """The stand-in and the recordings on the machine, where the servers' user can read them."""
-    for name in ("standin", "recordings"):
-        shutil.copytree(HERE / name, inquest.machine.root / "opt" / name)
 
 
 @pytest.fixture
