@@ -188,7 +188,7 @@ def _wait(process: subprocess.Popen[bytes], unit: str, invocation_id: str, deadl
         if not now.serves or now.invocation_id != invocation_id:
             raise BenchFailed(
                 "server-died",
-                f"{unit} died during the bench (run {invocation_id[:12]})",
+                f"{unit} died during the bench: run {invocation_id[:12]}",
                 "What killed it: inquest show",
             )
         if time.monotonic() > deadline:

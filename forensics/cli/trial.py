@@ -112,6 +112,8 @@ def try_(
     good = _good_run(server, before)
     tried = _campaign(unit, before, variants, hold_seconds, load_ if with_bench else None)
     runs = [_settled(one, unit) for one in tried]
+    # By now it has ended, and has its last figures.
+    good = _run(good["invocation_id"]) if good is not None else None
     _tell(server, tried, runs, good, swept, plot)
     back = _back(unit, before)
     if not back or any(one.failure for one in tried) or len(tried) < len(variants):

@@ -1,0 +1,170 @@
+"""What a trial refuses and how it goes back, without systemd: that is a stand-in that writes down what it was told.
+The trial itself runs in tests/e2e/test_runs.py."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from forensics.cli import guard, trial
+from forensics.cli.guard import Guard
+from forensics.cli.systemctl import UnitNow
+from forensics.errors import InputError, InquestError
+from forensics.runs.dropin import directives
+from forensics.runs.overrides import parse
+from tests.forensics.test_cli import Inquest, inquest
+
+__all__ = ["inquest"]
+
+UNIT = "sglang-demo.service"
+SPEC = """
+model_path = "org/model"
+port = 30000
+[speculative]
+algorithm = "EAGLE"
+draft_model_path = "org/draft"
+num_steps = 3
+eagle_topk = 1
+num_draft_tokens = 4
+"""
+RESTS = UnitNow(
+    active_state="inactive", invocation_id="", status_text="", load_state="loaded", need_daemon_reload=False, since=0
+)
+SERVES = replace(RESTS, active_state="active", invocation_id="ab" * 16)
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The spec of the server demo; nothing on this machine is held against it."""
+    made = tmp_path / "demo.toml"
+    made.write_text(SPEC)
+    monkeypatch.setattr(trial, "spec_path", lambda server: tmp_path / f"{server}.toml")
+    monkeypatch.setattr(trial, "preflight", lambda spec, by_hand: ())
+    return made
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """A stand-in for systemctl that writes down what it was told."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    script = folder / "systemctl"
+    script.write_text(f'#!/bin/sh\necho "$@" >> {folder}/told\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return lambda: (folder / "told").read_text().splitlines() if (folder / "told").exists() else []
+
+
+def test_a_variant_is_the_changed_spec_as_a_drop_in(path: Path) -> None:
+    made = trial._variant("demo", [parse("speculative.num_steps=10")], None)
+    found = directives(made.dropin)
+    assert "--speculative-num-steps 10" in found["[Service]", "ExecStart"][-1]
+    assert found["[Service]", "Restart"][-1] == "no"
+    assert path.read_text() == SPEC
+
+
+def test_the_time_to_become_ready_can_be_bounded(path: Path) -> None:
+    made = trial._variant("demo", [parse("speculative.num_steps=10")], "90s")
+    assert directives(made.dropin)["[Service]", "TimeoutStartSec"][-1] == "90s"
+    assert str(made) == "speculative.num_steps=10"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--set", "speculative.num_stepz=10"], "did you mean"),
+        (["--set", "speculative.num_steps=-1"], "speculative.num_steps"),
+        (["--set", "speculative.num_steps"], "KEY=VALUE"),
+        (["--sweep", "speculative.num_steps=3"], "KEY=VALUE,VALUE"),
+        (["--set", "port=1", "--for", "soon"], "not a time"),
+        ([], "nothing to try"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused_before_anything_is_touched(
+    path: Path,
+    inquest: Inquest,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    told: Callable[[], list[str]],
+    arguments: list[str],
+    said: str,
+) -> None:
+    monkeypatch.setattr(trial.os, "geteuid", lambda: 0)
+    assert inquest("try", "demo", *arguments) == 2
+    assert said in capsys.readouterr().err
+    assert told() == []
+
+
+def test_it_needs_root(
+    path: Path, inquest: Inquest, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial.os, "geteuid", lambda: 1000)
+    assert inquest("try", "demo", "--set", "speculative.num_steps=10") == 1
+    assert "needs root" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        (replace(RESTS, load_state="not-found"), "not known to systemd"),
+        (replace(SERVES, active_state="activating"), "is activating"),
+        (replace(SERVES, need_daemon_reload=True), "was changed after"),
+        (replace(SERVES, since=1_000_000), "was changed after"),
+    ],
+)
+def test_without_a_spec_that_served_there_is_no_way_back(path: Path, now: UnitNow, said: str) -> None:
+    with pytest.raises(InquestError, match=said):
+        trial._check_there_is_a_way_back(UNIT, now, path)
+
+
+def test_with_one_there_is(path: Path) -> None:
+    trial._check_there_is_a_way_back(UNIT, replace(SERVES, since=int(path.stat().st_mtime) + 5), path)
+    trial._check_there_is_a_way_back(UNIT, RESTS, path)
+
+
+# --- the way back --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("was_active", "then"), [(True, "restart"), (False, "stop")])
+def test_the_way_back_takes_the_drop_in_away_and_restores_what_was(
+    tmp_path: Path, told: Callable[[], list[str]], was_active: bool, then: str
+) -> None:
+    made = Guard(UNIT, was_active=was_active, directory=tmp_path / "run")
+    made.put("[Service]\nRestart=no\n")
+    assert told() == ["daemon-reload"]
+    subprocess.run(["/bin/sh", "-c", made.way_back()], check=True)
+    assert not made.dropin.parent.exists()
+    assert told()[1:] == ["daemon-reload", f"reset-failed {UNIT}", f"--no-block {then} {UNIT}"]
+
+
+def test_without_a_drop_in_nothing_is_restarted(tmp_path: Path, told: Callable[[], list[str]]) -> None:
+    made = Guard(UNIT, was_active=True, directory=tmp_path / "run")
+    subprocess.run(["/bin/sh", "-c", made.way_back()], check=True)
+    assert told() == []
+
+
+def test_what_others_put_beside_the_drop_in_stays(tmp_path: Path, told: Callable[[], list[str]]) -> None:
+    made = Guard(UNIT, was_active=True, directory=tmp_path / "run")
+    made.put("[Service]\n")
+    (made.dropin.parent / "other.conf").touch()
+    subprocess.run(["/bin/sh", "-c", made.way_back()], check=True)
+    assert [path.name for path in made.dropin.parent.iterdir()] == ["other.conf"]
+
+
+def test_two_trials_at_once_are_refused(
+    tmp_path: Path, told: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuses = tmp_path / "bin" / "systemd-run"
+    refuses.write_text("#!/bin/sh\necho 'Unit already exists' >&2\nexit 1\n")
+    refuses.chmod(0o755)
+    monkeypatch.setattr(guard, "look", lambda unit: SERVES)
+    with pytest.raises(InquestError, match="another trial"):
+        Guard(UNIT, was_active=True).start()
+
+
+def test_a_bad_name_of_a_server_is_refused(path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        trial._variant("nobody", [parse("port=1")], None)
