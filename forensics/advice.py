@@ -24,6 +24,13 @@ _POOL_TOO_SMALL = ("max-running-request-is-zero", "not-enough-memory", "no-gpu-m
                    "hybrid")  # fmt: skip
 
 
+_EXEMPTIONS = {
+    "systemd-oomd": "Raise the memory that the slice may use, or exempt the unit (ManagedOOMPreference=avoid).",
+    "earlyoom": "Give the host more memory, or exempt the server from earlyoom (its option --avoid).",
+    "nohang": "Give the host more memory, or exempt the server in nohang's configuration.",
+}
+
+
 def advise(cause: str, finding: Finding | None, phase: Phase, ending: Ending) -> tuple[str, ...]:
     """At most two steps. The first is the one to take."""
     if finding is None:
@@ -46,18 +53,24 @@ def advise(cause: str, finding: Finding | None, phase: Phase, ending: Ending) ->
             return _configuration(subclass, ending)
         case "exec-failure":
             return _exec_failure(subclass, ending)
+        case "userspace-oom-kill":
+            return (_EXEMPTIONS.get(subclass, _EXEMPTIONS["systemd-oomd"]),)
+        case "native-crash":
+            if (core := ending.core_dump) is not None:
+                return (f"Read the core's stacks: `coredumpctl info {core.coredump_pid}`.",)
+            return (f"Have the next core kept (limit_core in the spec), then read it: `coredumpctl info {unit}`.",)
+        case "python-exception" if subclass == "unread":
+            return ("Have journald keep all of the unit's lines (LogRateLimitIntervalSec=0) before the next time.",)
         case "nccl-error" if subclass != "collective-timeout":
             return ("Run once with NCCL_DEBUG=INFO in [env]: NCCL then says which link or call failed, and to whom.",)
         case "clean-stop" if subclass == "unasked":
             return (f"Read its last lines: `journalctl _SYSTEMD_INVOCATION_ID={ending.run.invocation_id}`.",)
     steps = {
-        "userspace-oom-kill": "Raise the memory that the unit may use, or exempt it (ManagedOOMPreference=avoid).",
         "stop-timeout": "Raise timeout_stop in the spec to the length of the longest answers, or accept that they are "
         "cut.",
         "hang": "Its log holds the stacks of that moment (py-spy, faulthandler): the line on which the scheduler "
         "stood is the one to look into.",
         "nccl-error": "Look for the rank that did not come to this operation: those that report it were waiting.",
-        "native-crash": f"Look at the core: `coredumpctl info {unit}`; keep cores with limit_core in the spec.",
         "environment-error": "Mend the environment that the message names; the spec is not to blame.",
         "python-exception": "Search SGLang's issues for the exception and its innermost frame as quoted above.",
         "preflight-refused": "Remove what the check names, then start again.",

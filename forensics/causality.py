@@ -108,7 +108,7 @@ class Ending:
 
     @cached_property
     def systemd_had_a_reason(self) -> bool:
-        return stops.systemd_had_a_reason(self.timeline)
+        return stops.systemd_had_a_reason(self.run, self.timeline)
 
     @cached_property
     def client_kill(self) -> ClientKill | None:
@@ -364,6 +364,9 @@ class Ending:
         outlived = [kill for kill in self.oom_kills if survived(self.timeline, kill.usec)]
         if len(outlived) < len(self.oom_kills) or self.oom_notice:
             return None
+        remains = self.timeline.last(Remains)
+        if remains and remains.memory and (remains.memory.oom_kill or 0) > len(outlived):
+            return None
         unread = self.oom_unread
         if self.covers("kernel") and unread is None:
             if outlived:
@@ -372,7 +375,6 @@ class Ending:
                 "completely" if self.timeline.covers("kernel") else "completely up to the end, from minutes before it"
             )
             return f"no kernel OOM record names a process or cgroup of this run; the kernel log was read {whole}"
-        remains = self.timeline.last(Remains)
         if remains and remains.memory and remains.memory.oom_kill == 0:
             return "the unit's memory.events counted no OOM kill (oom_kill 0, read after the death)"
         before = self.timeline.last(HostMemory, before=self.first_sign_usec)

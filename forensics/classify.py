@@ -128,6 +128,8 @@ def _also(found: list[tuple[Rule, Finding]], chosen: Finding | None) -> tuple[st
 def _summary(ending: Ending, cause: str, finding: Finding | None, at: Phase, served: Doing | None) -> str:
     """`served`: what the server was doing, if it had ever become ready."""
     said = finding.summary if finding else f"It ended ({ending.exit_words}); what led to it is not in the evidence."
+    if finding is None and ending.run.exit_code is None and ending.run.result is None:
+        said = "It ended, and nothing says how: neither systemd's record of the end nor a failure is in the evidence."
     if finding is not None and at is Phase.SHUTDOWN and served is not None and not ending.unhealthy:
         return f"It had served well{_figures(served)}: the configuration is not to blame. {said}"
     silent = at is Phase.BEFORE_LOGGING and ending.timeline.first(LogStats) is None

@@ -57,13 +57,13 @@ def runtime_limit(timeline: Timeline) -> StateTimedOut | None:
     return next((event for event in timeline.all(StateTimedOut) if event.state == "running"), None)
 
 
-def systemd_had_a_reason(timeline: Timeline) -> bool:
+def systemd_had_a_reason(run: Run, timeline: Timeline) -> bool:
     """systemd stops a unit of its own accord after a failed start, a start timeout, a watchdog, or an OOM kill."""
     return bool(
         start_timed_out(timeline)
         or timeline.first(ServiceWatchdogTimeout)
         or timeline.first(UnitOomKill)
-        or timeline.first(UserspaceOomKill)
+        or any(kill.unit == run.unit for kill in timeline.all(UserspaceOomKill))
         or start_control_exit(timeline)
     )
 
@@ -90,7 +90,7 @@ def asked(run: Run, timeline: Timeline) -> Event | None:
     if shutdown and (ended is None or ended.orderly) and (exit_ is None or shutdown.usec <= exit_.usec):
         return shutdown
     timed_out = stop_timed_out(timeline)
-    if timed_out and (exit_ is None or exit_.usec >= timed_out.usec) and not systemd_had_a_reason(timeline):
+    if timed_out and (exit_ is None or exit_.usec >= timed_out.usec) and not systemd_had_a_reason(run, timeline):
         return timed_out
     return None
 

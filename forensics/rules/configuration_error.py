@@ -39,6 +39,12 @@ _STARTING_FRAME = re.compile(r"load_model|load_weights|from_pretrained|init_|__i
 _SHAPES = re.compile(r"shapes cannot be multiplied|Sizes of tensors must match|size mismatch|must match the size")
 
 
+_WORDS = {
+    True: "SGLang refused the configuration at start",
+    False: "An exception ended the start, most likely over what SGLang was told to run",
+}
+
+
 def match(ending: Ending) -> Finding | NotThis | None:
     failure = ending.failure
     if failure is None:
@@ -71,9 +77,7 @@ def match(ending: Ending) -> Finding | NotThis | None:
     found = finding(
         ending,
         failure,
-        summary=sentence(
-            f"SGLang refused the configuration at start: {decisive_line(failure, known) or headline(failure)}"
-        ),
+        summary=sentence(f"{_WORDS[known is not None]}: {decisive_line(failure, known) or headline(failure)}"),
         subclass=re.sub(r"[^a-z0-9]+", "-", (known[0] if known else kind).lower()).strip("-")[:50],
     )
     # Of an exception that nobody here knows, its type and that it came before the server was ready are all there is.

@@ -83,12 +83,17 @@ def _killed(ending: Ending, kill: Kill) -> Finding:
     notes = () if kill.ours else ("The kernel's record names a cgroup of this unit's name below another path.",)
     return Finding(
         strength=Strength.CONFIRMED if kill.ours else Strength.LIKELY,
-        summary=f"The kernel's OOM killer killed the {kill.victim} process {kill.pid} ({kill.task}) {where}.",
+        summary=f"The kernel's OOM killer killed the {_named(ending, kill)} process {kill.pid} ({kill.task}) {where}.",
         subclass=f"{scope}-{kill.victim}",
         evidence=(*initiating, *context, *ending.aftermath(kill.first)),
         key=(scope, kill.victim),
         notes=notes,
     )
+
+
+def _named(ending: Ending, kill: Kill) -> str:
+    role = ending.run.pids.get(kill.pid or 0, "")
+    return role if kill.victim == "child" and role in ("scheduler", "detokenizer", "controller") else kill.victim
 
 
 def _counted(ending: Ending) -> Finding | None:

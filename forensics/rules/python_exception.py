@@ -19,7 +19,7 @@ def match(ending: Ending) -> Finding | NotThis | None:
     if not isinstance(failure, Traceback):
         covered = ending.covers("server")
         return NotThis(why="no exception in the server's log that it did not outlive") if covered else None
-    if not failure.exception:
+    if not failure.exception and not failure.text:
         return _unread(ending, failure)
     place = innermost(failure)
     return finding(

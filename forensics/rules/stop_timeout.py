@@ -52,7 +52,7 @@ def _summary(ending: Ending, stop: Event, timed_out: StateTimedOut, drain: list[
     who = _lingerer(ending)
     last = dict(drain[-1].values).get("remaining") if drain else None
     draining = f" {last} request(s) were still running." if last not in (None, "0") else ""
-    what = "Aborting" if timed_out.action == "Aborting" else "SIGKILL"
+    what = "SIGABRT" if timed_out.action == "Aborting" else "SIGKILL"
     if timed_out.state in ("stop-post", "final-sigterm", "final-watchdog") and ending.main_exit is not None:
         return (
             f"The stop ran into its timeout in systemd's state {timed_out.state}{after}: main had ended, "
