@@ -101,9 +101,12 @@ def _by_elimination(ending: Ending) -> Finding | NotThis | None:
         if run.exit_code == "killed" and run.exit_status == 9 and ending.self_kill:
             return NotThis(why="SGLang announced that it kills itself: " + ending.self_kill.record.message[:120])
         return None
-    if inside := _from_inside(ending, name, victim):
+    if inside := _from_inside(ending, sign, name, victim):
         return NotThis(why=f"the kernel's own record: {name} to {inside.target_pid} by {by_whom(run, inside)}")
-    if name == "SIGKILL" and victim == "child" and traced_throughout(run, ending.timeline):
+    died = ending.child_died
+    inferred = victim == "child" and (died is None or died.exit_code is None)
+    if inferred and traced_throughout(run, ending.timeline):
+        # Of a child known to have died by a signal, one that is missing from the trace was not watched well enough.
         return NotThis(why="the signal tracer ran all the time and saw no signal from outside")
     evidence = (Evidence(role=Role.INITIATING, event=sign, why="the only trace that it left"),) if sign else ()
     return Finding(
@@ -181,11 +184,17 @@ def _unrecorded(ending: Ending) -> Finding:
     )
 
 
-def _from_inside(ending: Ending, name: str, victim: str) -> SignalSent | None:
-    """The traced signal of that name, when it was seen and none came from outside (`Ending.outsider` would be it)."""
-    main = ending.run.main_pid
-    seen = [sent for sent in signals_to(ending.run, ending.timeline) if SIGNALS.get(sent.signal) == name]
-    return next((sent for sent in reversed(seen) if (sent.target_pid == main) == (victim == "main")), None)
+def _from_inside(ending: Ending, sign: Event | None, name: str, victim: str) -> SignalSent | None:
+    """The traced signal that left this trace, where none came from outside (`Ending.outsider` would be it): to main, to
+    the child whose death main tells, or to any child before main noticed."""
+    died, main = ending.child_died, ending.run.main_pid
+    pid = main if victim == "main" else died.child_pid if died is not None else None
+    found = None
+    for sent in signals_to(ending.run, ending.timeline, pid=pid):
+        early = sign is None or sent.usec <= sign.usec + STREAM_SKEW_USEC
+        if early and SIGNALS.get(sent.signal) == name and (victim == "main" or sent.target_pid != main):
+            found = sent
+    return found
 
 
 def _untraced(ending: Ending) -> str:

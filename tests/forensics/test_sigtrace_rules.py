@@ -266,6 +266,27 @@ def test_silence_does_not_rule_out_a_signal_that_must_have_been_there() -> None:
     assert "the signal tracer has no record of it" in verdict.summary
 
 
+def test_the_servers_kills_after_a_childs_death_do_not_clear_an_outsider() -> None:
+    # The tracer missed the kill of the scheduler; that main then killed the detokenizer says nothing about it.
+    died = ChildDied(
+        record=record("crashed with exit code -9", 59_990_000), child="scheduler_0", child_pid=SCHEDULER, exit_code=-9
+    )
+    verdict = judge(watching(), died, own(59_995_000, target_pid=4401), own(59_999_000), exit_by(9))
+    assert (verdict.cause, verdict.strength, verdict.subclass) == ("external-signal", "likely", "sigkill-child")
+    assert why_not(verdict) == ""
+
+
+def test_a_child_killed_by_main_is_no_outsiders() -> None:
+    died = ChildDied(
+        record=record("crashed with exit code -9", 59_990_000), child="scheduler_0", child_pid=SCHEDULER, exit_code=-9
+    )
+    verdict = judge(watching(), own(59_980_000, target_pid=SCHEDULER), died, own(59_999_000), exit_by(9))
+    assert verdict.cause == "unexplained-kill"
+    assert why_not(verdict).startswith(
+        "the kernel's own record: SIGKILL to 4400 by the server's own process 4321 (main)"
+    )
+
+
 def test_origins() -> None:
     life = run()
     assert origin(life, sent()) is Origin.OUTSIDE
