@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Cgroup", "own_cgroup"]
+__all__ = ["Cgroup", "own_cgroup", "unit_cgroup"]
 
 # systemd puts ExecStartPost= and its like into this child of the unit's cgroup when the unit delegates it.
 _CONTROL = "/.control"
@@ -33,6 +33,12 @@ class Cgroup:
             return tuple(map(int, (self.processes / "cgroup.procs").read_text().split()))
         except OSError:
             return ()
+
+
+def unit_cgroup(server: str) -> Cgroup | None:
+    """The cgroup of this process where it is that of the server's unit, else None: of no other are processes ended."""
+    cgroup = own_cgroup()
+    return cgroup if cgroup and cgroup.path.endswith(f"/sglang-{server}.service") else None
 
 
 def own_cgroup(proc: Path = Path("/proc/self"), mount: Path = Path("/sys/fs/cgroup")) -> Cgroup | None:

@@ -42,9 +42,9 @@ class Ground:
 
 def look(server: str, invocation_id: str, cgroup: Cgroup | None, notes: Path = NOTES) -> Ground:
     """Look now; takes about a tenth of a second, and a little over one at most."""
-    question = _question(invocation_id)
-    gaps: list[str] = []
     left = _left(server, invocation_id, cgroup, notes)
+    question = _question(invocation_id)  # a process of this cgroup too: after the look at those
+    gaps: list[str] = []
     fields = {"INQUEST_LEFT_PROCESSES": "\n".join(f"{p.pid} {p.start_ticks} {s} {comm(p.pid)}" for p, s in left)}
     gpus: Gpus | None = None
     try:
@@ -66,14 +66,15 @@ def look(server: str, invocation_id: str, cgroup: Cgroup | None, notes: Path = N
 
 def _left(server: str, invocation_id: str, cgroup: Cgroup | None, notes: Path) -> list[tuple[Identity, str]]:
     """What still runs of this run, by cgroup and by note, with the kernel's letter for its state."""
-    found = {process for pid in (cgroup.pids() if cgroup else ()) if (process := identity(pid)) is not None}
+    ours = cgroup is not None and cgroup.path.endswith(f"/sglang-{server}.service")
+    found = {process for pid in (cgroup.pids() if cgroup and ours else ()) if (process := identity(pid)) is not None}
     note = noted(server, notes)
     if note is not None and note.invocation_id == invocation_id:
         found |= note.processes
     living = [(process, letter) for process in found if (letter := state(process)) not in (None, "X")]
-    ours = [(p, s) for p, s in living if s and p.pid != os.getpid() and not comm(p.pid).startswith("inquest-")]
+    left = [(p, s) for p, s in living if s and p.pid != os.getpid() and not comm(p.pid).startswith("inquest-")]
     # A zombie holds nothing any more; whoever has to reap it is about to.
-    return sorted(((p, s) for p, s in ours if s != "Z"), key=lambda item: item[0].pid)
+    return sorted(((p, s) for p, s in left if s != "Z"), key=lambda item: item[0].pid)
 
 
 def _question(invocation_id: str) -> subprocess.Popen[bytes] | None:

@@ -31,7 +31,7 @@ from pathlib import Path
 
 from service import stacks
 from service.background import Main, stay
-from service.cgroup import own_cgroup
+from service.cgroup import unit_cgroup
 from service.health import NO_ANSWER, Endpoint, health
 from service.identity import Identity, comm, command_line, identity, note, state
 from service.journal import JOURNAL_SOCKET, send
@@ -44,6 +44,8 @@ NAME = "inquest-beat"
 LOOK_SECONDS = 5.0
 ASK_SECONDS = 10.0
 ANSWER_SECONDS = 12.0
+# A process that dies closes its connections a little before its death can be seen.
+SETTLE_SECONDS = 0.5
 # So often a detokenizer wakes between two looks only when answers flow: it sleeps until the scheduler sends some.
 BUSY_SWITCHES = 10
 _ERROR, _NOTICE = "3", "5"
@@ -91,7 +93,7 @@ class Heartbeat:
                 # Whatever it says, it speaks: 503 is for SGLang itself to get over, or to die of.
                 if isinstance(answer, int) or _streams(switches, self._switches()):
                     answered = time.monotonic()
-                elif not self.process.ended(0) and _is_active(self._unit):
+                elif not self.process.ended(SETTLE_SECONDS) and _is_active(self._unit):
                     told = self._silent(answered, answer, told=told)
                     continue
             if told:
@@ -129,13 +131,13 @@ class Heartbeat:
             print(f"<3>inquest: {fields['MESSAGE']} (not recorded: {error})", file=sys.stderr, flush=True)
 
     def _pids(self) -> tuple[int, ...]:
-        cgroup = own_cgroup()
+        cgroup = unit_cgroup(self.server)
         pids = cgroup.pids() if cgroup else (self.process.pid,)
         return tuple(pid for pid in pids if pid != os.getpid() and not comm(pid).startswith("inquest-"))
 
     def _note(self, seen: frozenset[Identity]) -> frozenset[Identity]:
         now = frozenset(found for pid in self._pids() if (found := identity(pid)) is not None)
-        if now != seen and os.geteuid() == 0:
+        if now != seen and os.geteuid() == 0 and unit_cgroup(self.server) is not None:
             with suppress(OSError):
                 note(self.server, os.environ.get("INVOCATION_ID", ""), [process.pid for process in now])
         return now

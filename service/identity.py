@@ -60,9 +60,10 @@ def comm(pid: int, proc: Path = Path("/proc")) -> str:
 
 
 def command_line(pid: int, proc: Path = Path("/proc")) -> str:
-    """Its command line with spaces between the words; empty for a kernel thread, a zombie, or what is gone."""
+    """Its command line as one line, spaces between the words; empty for a kernel thread, a zombie, or what is gone."""
     try:
-        return (proc / str(pid) / "cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
+        words = (proc / str(pid) / "cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ")
+        return " ".join(words.decode("utf-8", "replace").split())
     except OSError:
         return ""
 

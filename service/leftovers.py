@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.cgroup import own_cgroup
+from service.cgroup import unit_cgroup
 from service.identity import NOTES, Identity, comm, command_line, identity, noted, state, unit_of
 
 __all__ = ["LeftOver", "describe", "end", "find", "main"]
@@ -106,7 +106,7 @@ def _wait(processes: list[Identity], seconds: float) -> list[Identity]:
 def main(server: str) -> int:
     """``ExecStartPre=``, as root: end what is left over and say so. Never a failure: preflight judges what remains."""
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # a stop that comes meanwhile
-    cgroup = own_cgroup()
+    cgroup = unit_cgroup(server)
     found = find(server, cgroup.pids() if cgroup else ())
     for left in found:
         run = f", run {left.invocation_id}" if left.invocation_id else ""

@@ -28,7 +28,7 @@ _MUCH_BYTES = _GIB
 _CONTEXT_BYTES = _GIB
 _SHM_PER_GPU_BYTES = 64 << 20
 _SHM = "/dev/shm"  # noqa: S108  (a file system, not a file of ours)
-_DISK_BYTES = 2 * _GIB
+_DISK_BYTES = _GIB
 # What the server's processes take of the host's memory beside the weights that pass through it.
 _HOST_BYTES = 2 * _GIB
 # The oldest compute capability that torch for this CUDA has code for; the oldest CUDA that has code for a new one.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.cgroup import own_cgroup
+from service.cgroup import own_cgroup, unit_cgroup
 from service.exit_status import NOT_READY
 from service.health import Endpoint, health
 from service.identity import identity, note
@@ -62,9 +62,9 @@ def main(server: str, endpoint: Endpoint, *, watchdog: bool = False) -> int:
     seconds = time.monotonic() - started
     status(f"ready after {seconds:.0f} s{remark}")
     print(f"inquest: ready after {seconds:.1f} s on {endpoint.host} port {endpoint.port}{remark}", file=sys.stderr)
-    if os.geteuid() == 0:
+    if os.geteuid() == 0 and (cgroup := unit_cgroup(server)) is not None:
         try:
-            note(server, run, (pid for pid in _unit_pids() if pid != os.getpid()))
+            note(server, run, (pid for pid in cgroup.pids() if pid != os.getpid()))
         except OSError as error:
             print(f"<4>inquest: the server's processes were not noted: {error}", file=sys.stderr)
     return 0

@@ -246,6 +246,8 @@ class TestMain:
         monkeypatch.setattr(module, "spec_path", lambda name: tmp_path / f"{name}.toml")
         monkeypatch.setattr(module.signal, "signal", lambda *_: None)  # this process has others to answer to
         monkeypatch.delenv("JOURNAL_STREAM", raising=False)
+        only = {"interpreter", "model_path", "port"}  # the machine that runs the test is not the test's
+        monkeypatch.setattr(module, "CHECKS", tuple(check for check in CHECKS if check.__name__ in only))
         return tmp_path / "demo.toml"
 
     def test_refuses(self, server: Path, free_port: int, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,248 @@
+"""The memory forecast: its arithmetic, and real starts of SGLang 0.5.17 on an H200 whose figures it has to meet.
+
+The lines are as SGLang prints them, of a Llama of 8 layers (hidden size 512) and drafts for it.
+"""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from service.cli import app
+from service.footprint import footprint
+from service.forecast import forecast, mem_fraction
+from service.load import parse
+from service.model import Model, read
+from service.observed import Observed, observed
+from service.spec import ServerSpec
+from tests.service.models import Shapes, config, write
+
+GIB = 2**30
+H200_BYTES = 143771 << 20
+WIDTH, VOCABULARY = 512, 2048
+LAYER = {"q": (512, 512), "k": (512, 512), "v": (512, 512), "o": (512, 512), "up": (2048, 512), "down": (512, 1024)}
+
+
+def big(folder: Path, architecture: str, layers: int, **more: tuple[int, ...]) -> Model:
+    """A model with the sizes of those on the H200."""
+    sizes = {"hidden_size": WIDTH, "num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 64}
+    made = config(architecture, **sizes, num_hidden_layers=layers, vocab_size=VOCABULARY)
+    shapes: Shapes = {f"layers.{i}.{name}.weight": shape for i in range(layers) for name, shape in LAYER.items()}
+    return read(write(folder, made, shapes | {f"{name}.weight": shape for name, shape in more.items()}))
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Model:
+    return big(tmp_path / "t", "LlamaForCausalLM", 8, embed=(VOCABULARY, WIDTH), lm_head=(VOCABULARY, WIDTH))
+
+
+def spec(speculative: str = "", memory: str = "mem_fraction_static = 0.6\nmax_running_requests = 16") -> ServerSpec:
+    text = f"model_path = '/m'\n[memory]\n{memory}\n"
+    return parse(f"{text}[speculative]\n{speculative}".encode(), Path("/s/demo.toml"))
+
+
+def log(tokens: int, *pools: tuple[str, str], after: str) -> list[str]:
+    lines = ["[2026-11-29 10:00:00] server_args=ServerArgs(model_path='/m')"]
+    used = "139.13"
+    for _ in pools:
+        lines.append(f"[2026-11-29 10:00:09] Load weight begin. avail mem={used} GB")
+        lines.append(
+            "[2026-11-29 10:00:09] Load weight end. elapsed=0.15 s, type=X, avail mem=139.07 GB, mem usage=0.05 GB."
+        )
+    for k, v in pools:
+        lines.append(
+            f"[2026-11-29 10:00:10] KV Cache is allocated. dtype: torch.bfloat16, #tokens: {tokens}, "
+            f"K size: {k} GB, V size: {v} GB"
+        )
+    lines.append(
+        "[2026-11-29 10:00:12] Capture target verify CUDA graph end. elapsed=1.22 s, mem usage=0.04 GB, "
+        f"avail mem={after} GB."
+    )
+    lines.append(
+        f"[2026-11-29 10:00:12] max_total_num_tokens={tokens}, chunked_prefill_size=8192, max_prefill_tokens=16384, "
+        f"max_running_requests=16, context_len=16384, available_gpu_mem={after} GB"
+    )
+    return lines
+
+
+EAGLE = "algorithm = 'EAGLE'\ndraft_model_path = '/d'\nnum_steps = {}\neagle_topk = 1"
+NGRAM = "algorithm = 'NGRAM'\nnum_draft_tokens = 8"
+RUNS = {
+    "none": ("", 0, log(5465509, ("41.70", "41.70"), after="55.23")),
+    "ngram": (NGRAM, 0, log(5465509, ("41.70", "41.70"), after="55.23")),
+    "eagle, 3 steps": (EAGLE.format(3), 1, log(4856979, ("37.06", "37.06"), ("4.63", "4.63"), after="55.20")),
+    "eagle, 10 steps": (EAGLE.format(10), 1, log(4856979, ("37.06", "37.06"), ("4.63", "4.63"), after="55.16")),
+    "eagle3": (
+        EAGLE.format(3).replace("EAGLE", "EAGLE3"),
+        1,
+        log(4856979, ("37.06", "37.06"), ("4.63", "4.63"), after="55.18"),
+    ),
+    "standalone": (
+        EAGLE.format(3).replace("EAGLE", "STANDALONE"),
+        2,
+        log(4371281, ("33.35", "33.35"), ("8.34", "8.34"), after="55.20"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_real_start_is_met(name: str, target: Model, tmp_path: Path) -> None:
+    speculative, draft_layers, lines = RUNS[name]
+    draft = big(tmp_path / "d", "LlamaForCausalLM", draft_layers) if draft_layers else None
+    own = observed(lines)
+    assert own.max_total_num_tokens is not None
+    assert own.before_gib is not None
+    assert own.available_gib is not None
+    known = {"gpu_bytes": H200_BYTES, "version": (0, 5, 17)}
+    made = forecast(spec(speculative), target, draft, before_bytes=int(own.before_gib * GIB), **known)
+    assert made.pool_tokens == pytest.approx(own.max_total_num_tokens, rel=0.001)
+    assert made.target.kv_bytes_per_token * made.pool_tokens / GIB == pytest.approx(own.kv_gib[0], rel=0.001)
+    if made.draft is not None:
+        assert made.draft.kv_bytes_per_token * made.pool_tokens / GIB == pytest.approx(own.kv_gib[1], abs=0.02)
+    # Activations and graphs live in it: the forecast is what they begin with.
+    assert own.available_gib == pytest.approx(made.free_bytes / GIB, abs=0.6)
+    # From the GPU's size alone.
+    blind = forecast(spec(speculative), target, draft, **known)
+    assert blind.pool_tokens == pytest.approx(own.max_total_num_tokens, rel=0.005)
+
+
+def test_older_release_puts_the_draft_on_top(target: Model, tmp_path: Path) -> None:
+    draft = big(tmp_path / "d", "LlamaForCausalLMEagle", 1)
+    old = forecast(spec(EAGLE.format(3)), target, draft, gpu_bytes=H200_BYTES, version=(0, 5, 10))
+    new = forecast(spec(EAGLE.format(3)), target, draft, gpu_bytes=H200_BYTES, version=(0, 5, 14))
+    assert old.pool_tokens == pytest.approx(new.pool_tokens * 9 / 8, rel=0.001)
+    assert old.free_bytes == pytest.approx(new.free_bytes - old.pool_tokens * 2048, rel=0.001)
+    assert "the draft comes on top of mem_fraction_static in this release" in old.remarks
+
+
+def test_given_tokens_limit_the_pool(target: Model) -> None:
+    made = forecast(spec("", "mem_fraction_static = 0.6\nmax_total_tokens = 1000\npage_size = 64"), target, None,
+                    gpu_bytes=H200_BYTES)  # fmt: skip
+    assert (made.pool_tokens, made.limited_by) == (960, "max_total_tokens")
+
+
+def test_more_steps_take_more_of_each_request(target: Model, tmp_path: Path) -> None:
+    draft = big(tmp_path / "d", "LlamaForCausalLMEagle", 1)
+    tokens = "mem_fraction_static = 0.6\nmax_total_tokens = 16000\nmax_running_requests = 64"
+    five, ten = (forecast(spec(EAGLE.format(steps), tokens), target, draft, gpu_bytes=H200_BYTES) for steps in (5, 10))
+    assert (five.headroom_tokens, ten.headroom_tokens) == (6, 11)
+    assert (five.requests(1000), ten.requests(1000)) == (15, 15)
+    assert (five.requests(244), ten.requests(244)) == (64, 62)
+    assert ten.logits_bytes == 64 * 11 * VOCABULARY * 4
+
+
+def model(**keys: object) -> Model:
+    return Model(Path("/m"), "X", keys, {}, 1000)
+
+
+def test_grouped_heads_are_spread_and_then_repeated() -> None:
+    llama = model(num_hidden_layers=2, num_attention_heads=32, num_key_value_heads=8, hidden_size=4096)
+    assert footprint(llama, tp_size=1).kv_bytes_per_token == 2 * 2 * 8 * 128 * 2
+    assert footprint(llama, tp_size=4).kv_bytes_per_token == 2 * 2 * 2 * 128 * 2
+    assert footprint(llama, tp_size=16).kv_bytes_per_token == 2 * 2 * 1 * 128 * 2
+    assert footprint(llama, tp_size=4).weight_bytes == 250
+
+
+def test_compressed_cache_is_whole_on_every_gpu() -> None:
+    deepseek = model(num_hidden_layers=61, kv_lora_rank=512, qk_rope_head_dim=64, num_attention_heads=128)
+    assert footprint(deepseek, tp_size=8).kv_bytes_per_token == 61 * 576 * 2
+    assert footprint(deepseek, tp_size=8, kv_bytes=1).kv_bytes_per_token == 61 * 576
+
+
+# Qwen3-Next's own numbers.
+HYBRID = {
+    "num_hidden_layers": 48, "full_attention_interval": 4, "num_attention_heads": 16, "num_key_value_heads": 2,
+    "head_dim": 256, "linear_num_value_heads": 32, "linear_num_key_heads": 16, "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4,
+}  # fmt: skip
+
+
+def test_hybrid_model_has_a_state_beside_its_cache() -> None:
+    one = footprint(model(**HYBRID))
+    assert one.attention_layers == 12
+    assert one.kv_bytes_per_token == 12 * 2 * 2 * 256 * 2
+    assert one.state_bytes == 36 * ((32 * 128 + 2 * 16 * 128) * 3 * 2 + 32 * 128 * 128 * 4)
+
+
+def test_speculation_on_a_hybrid_model_takes_states_for_every_draft_token() -> None:
+    hybrid = model(**HYBRID, vocab_size=1000)
+    plain = forecast(spec(), hybrid, None, gpu_bytes=H200_BYTES)
+    five, ten = (forecast(spec(f"algorithm = 'EAGLE'\nnum_steps = {n}\neagle_topk = 1"), hybrid, None,
+                          gpu_bytes=H200_BYTES) for n in (5, 10))  # fmt: skip
+    assert plain.state_slots > five.state_slots > ten.state_slots > 0
+    assert plain.state_pool_bytes == plain.target.state_bytes * (plain.state_slots + 1)
+
+
+@pytest.mark.parametrize(
+    ("keys", "kinds"),
+    [
+        ({"hybrid_override_pattern": "MM*-M"}, 1),
+        ({"layer_types": ["linear_attention", "full_attention", "full_attention"]}, 2),
+        ({"layer_types": ["sliding_attention", "full_attention"]}, 2),
+    ],
+)
+def test_layers_that_keep_tokens(keys: dict[str, object], kinds: int) -> None:
+    heads = {"num_attention_heads": 4, "head_dim": 16, "mamba_num_heads": 4, "mamba_head_dim": 16, "ssm_state_size": 8,
+             "conv_kernel": 4}  # fmt: skip
+    names = {"linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 16,
+             "linear_value_head_dim": 16, "linear_conv_kernel_dim": 4}  # fmt: skip
+    more = names if "layer_types" in keys else {}
+    assert footprint(model(**heads, **more, **keys)).attention_layers == kinds
+
+
+def test_configuration_without_its_numbers() -> None:
+    with pytest.raises(ValueError, match=r"^/m/config\.json has no num_hidden_layers$"):
+        footprint(model())
+
+
+@pytest.mark.parametrize(
+    ("memory_gib", "version", "fraction"),
+    [
+        (140.4, (0, 5, 23), 0.908),  # chunks of 8192, graphs to 48 with speculation: more than 10 GiB reserved
+        (23.5, (0, 5, 23), 0.72),
+        (79.6, (0, 4, 10), 0.849),
+    ],
+)
+def test_own_choice_of_the_fraction(memory_gib: float, version: tuple[int, int, int], fraction: float) -> None:
+    chosen = mem_fraction(spec(EAGLE.format(3), ""), int(memory_gib * GIB), version)
+    assert chosen == pytest.approx(fraction, abs=0.02)
+
+
+def test_log_of_several_starts_gives_the_last() -> None:
+    lines = [*log(7, ("1.00", "1.00"), after="1.00"), *log(9, ("2.00", "2.00"), after="3.00")]
+    own = observed(lines)
+    assert (own.max_total_num_tokens, own.kv_gib, own.available_gib) == (9, [4.0], 3.0)
+
+
+def test_log_without_figures() -> None:
+    assert observed(["nothing", "of it"]) == Observed()
+
+
+def test_plan_is_printed_beside_the_runs_own_figures(target: Model, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("\n".join(RUNS["none"][2]))
+    (tmp_path / "demo.toml").write_text(f"model_path = '{target.path}'\n[memory]\nmem_fraction_static = 0.6\n")
+    argv = ["plan", str(tmp_path / "demo.toml"), "--gpu-memory", "141G", "--log", str(tmp_path / "log")]
+    result = CliRunner().invoke(app, argv)
+    assert result.exit_code == 0, result.output
+    lines = {line.split("  ")[0]: line.split()[-3:] for line in result.output.splitlines()}
+    assert lines["KV cache for one token"][-2:] == ["16385", "B"] or lines["KV cache for one token"][-1] == "B"
+    (tokens,) = [line.split()[-2:] for line in result.output.splitlines() if line.startswith("tokens in the KV cache")]
+    assert int(tokens[0]) == pytest.approx(int(tokens[1]), rel=0.001)
+    assert "How exact: " in result.output
+
+
+def test_plan_tells_what_more_steps_change(target: Model, tmp_path: Path) -> None:
+    draft = big(tmp_path / "d", "LlamaForCausalLMEagle", 1)
+    toml = f"model_path = '{target.path}'\n[speculative]\nalgorithm = 'EAGLE'\ndraft_model_path = '{draft.path}'\n"
+    (tmp_path / "demo.toml").write_text(toml + "num_steps = 5\neagle_topk = 1\n")
+    result = CliRunner().invoke(app, ["plan", str(tmp_path / "demo.toml"), "--gpu-memory", "80G", "--steps", "10"])
+    assert result.exit_code == 0, result.output
+    rows = [line.split() for line in result.output.splitlines()]
+    assert ["draft", "tokens", "6", "11"] in rows
+
+
+def test_plan_without_the_model(tmp_path: Path) -> None:
+    (tmp_path / "demo.toml").write_text("model_path = 'org/name'\n")
+    result = CliRunner().invoke(app, ["plan", str(tmp_path / "demo.toml"), "--gpu-memory", "80G"])
+    assert result.exit_code == 1
+    assert "org/name is not on this machine" in result.output
