@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from forensics import settings
-from forensics.cli import analyze, commands, diff, runs
+from forensics.cli import analyze, commands, diff, runs, servers
 
 
 def build(*, lean: bool = False) -> typer.Typer:
@@ -23,6 +23,7 @@ def build(*, lean: bool = False) -> typer.Typer:
     app.command()(commands.crashes)
     app.command()(commands.show)
     app.command()(analyze.analyze)
+    app.command()(servers.servers)
     app.command()(runs.runs)
     app.command()(diff.diff)
     app.command()(daemon)

@@ -161,3 +161,29 @@ def test_a_run_that_is_not_there(store: Store, inquest: Inquest, capsys: pytest.
     campaign(store)
     assert inquest("diff", "demo", name) == 2
     assert name in capsys.readouterr().err
+
+
+# --- servers -------------------------------------------------------------------------------------------------
+
+
+def test_servers_with_their_state_and_what_is_odd(
+    store: Store, inquest: Inquest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine, ids = campaign(store)
+    assert inquest("servers") == 0
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split()[0] == "server"
+    assert row.startswith("demo")
+    assert "ended 2026-03-01" in row
+    assert ids[2][:12] in row
+    machine.begin([*start(), *(decode(4, 900, 1.0, 0.0) for _ in range(20))])
+    store.checkpoint("c", 1, machine.tracker.records())
+    assert inquest("servers") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "running since 2026-03-01" in lines[1]
+    assert lines[-1].startswith("demo: speculation is useless")
+
+
+def test_no_servers(inquest: Inquest, capsys: pytest.CaptureFixture[str]) -> None:
+    assert inquest("servers") == 0
+    assert capsys.readouterr().err == "No servers.\n"

@@ -87,6 +87,21 @@ def test_a_living_run_stands_first_with_its_figures_so_far(store: Store) -> None
     assert one["configuration"]["speculative_num_steps"] == "9"
 
 
+def test_a_run_that_ended_since_the_last_checkpoint_is_listed_once(store: Store) -> None:
+    machine = Machine()
+    invocation_id = machine.begin(start())
+    store.checkpoint("c", 1, machine.tracker.records())
+    store.save(machine.end(invocation_id))
+    (run,) = store.runs.page().runs
+    one = store.runs.one(invocation_id)
+    assert run["end"] is not None
+    assert one is not None
+    assert one["end"] == run["end"]
+    table = store.runs.tuning("demo")
+    assert table is not None
+    assert [row["runs"] for row in table["rows"]] == [[invocation_id[:12]]]
+
+
 def test_only_of_one_server_and_time(store: Store) -> None:
     campaign(store)
     assert store.runs.page(RunQuery(server="other")).runs == ()

@@ -1,0 +1,62 @@
+"""`inquest servers`: every server that ran, and how it is."""
+
+import json
+import sys
+from collections.abc import Iterator
+
+import typer
+
+from forensics.cli import client
+from forensics.cli.commands import Format, Formatted, _columns
+from forensics.report import one_line
+from forensics.shapes import LastRunShape, ServerShape
+
+
+def servers(output: Formatted = Format.TEXT) -> None:
+    """List the servers: running since when, how often and of what they died, what is odd about their speculation."""
+    found: list[ServerShape] = client.get("/servers")["servers"]
+    if output is Format.JSON:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    if not found:
+        typer.echo("No servers.", err=True)
+        return
+    head = ("server", "state", "runs", "crashes", "last crash")
+    rows = [tuple(_row(server)) for server in found]
+    if sys.stdout.isatty():
+        _table(head, rows)
+    else:
+        typer.echo("\n".join(_columns([head, *rows])))
+    for server in found:
+        if server["remark"]:
+            typer.echo(f"{server['server']}: {one_line(server['remark'])}")
+
+
+def _row(server: ServerShape) -> Iterator[str]:
+    running = server["running"]
+    yield server["server"]
+    yield f"running since {_stamp(running['since'])}" if running else f"ended{_ended(server['last_run'])}"
+    yield str(server["runs"])
+    yield str(server["crashes"])
+    crash = server["last_crash"]
+    yield f"{crash['cause']}, {_stamp(crash['died_at'])} ({crash['id']})" if crash else "-"
+
+
+def _ended(run: LastRunShape | None) -> str:
+    return f" {_stamp(run['died_at'])}, {run['cause']}" if run else ""
+
+
+def _stamp(text: str) -> str:
+    return text[:19].replace("T", " ")
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*head, box=box.SIMPLE, header_style="bold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console().print(table)
