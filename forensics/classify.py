@@ -11,6 +11,7 @@ from forensics.failure import headline, sentence
 from forensics.fingerprint import digest, signature
 from forensics.ground import ground
 from forensics.memory import story
+from forensics.missing import weighed
 from forensics.model import Doing, Family, Finding, NotThis, Phase, Role, RuledOut, Run, Strength, Verdict
 from forensics.oom import Kill
 from forensics.phase import became_ready, began_usec, doing, phase
@@ -29,8 +30,9 @@ _NEVER_STARTED = ("exec-failure", "preflight-refused", "clean-stop")
 def classify(run: Run, timeline: Timeline, rules: Sequence[Rule] = RULES) -> Verdict:
     """The verdict on a run that came to rest.
 
-    All rules are asked. The first confirmed finding in the rules' order decides (see `_chosen`), else the first likely
-    one, else the cause is `unknown`. A rule that raises costs a note, never the verdict.
+    All rules are asked, and what they found is weighed against what could not be read (`missing`). The first confirmed
+    finding in the rules' order decides (see `_chosen`), else the first likely one, else the cause is `unknown`. A rule
+    that raises costs a note, never the verdict.
     """
     ending = Ending(run, timeline)
     found: list[tuple[Rule, Finding]] = []
@@ -44,7 +46,7 @@ def classify(run: Run, timeline: Timeline, rules: Sequence[Rule] = RULES) -> Ver
             notes.append(f"The rule for {rule.cause} failed ({type(error).__name__}) and was not heard.")
             continue
         if isinstance(answer, Finding):
-            found.append((rule, answer))
+            found.append((rule, weighed(ending, rule.cause, answer)))
         elif isinstance(answer, NotThis):
             ruled_out.append(RuledOut(cause=rule.cause, why=answer.why))
     return _verdict(ending, _chosen(found), found, ruled_out, notes)

@@ -16,6 +16,8 @@ LATE_KERNEL_USEC = 1_500_000
 """The kernel's clock lags behind and its records arrive late: a record may seem to follow the death it caused."""
 
 _ONE_KILL_USEC = 2_000_000
+_AT_ONCE_USEC = 10_000_000
+"""A run of which no process is known ends so soon after the kill of its main one."""
 _CHILDREN = ("scheduler", "detokenizer", "controller", "tokenizer", "child")
 
 
@@ -92,7 +94,7 @@ def _assembled(run: Run, timeline: Timeline, first: OomKill | OomVictim) -> Kill
         task=task,
         memcg=memcg,
         oom_memcg=oom_memcg,
-        victim=_victim(run, pid, task) if exact else _victim_elsewhere(run, task),
+        victim=_victim(run, pid, task, first.usec) if exact else _victim_elsewhere(run, task),
         ours=exact,
     )
 
@@ -104,13 +106,14 @@ def _exactly(run: Run, path: str | None) -> bool:
     return f"{path}/".startswith(f"{run.control_group}/")
 
 
-def _victim(run: Run, pid: int | None, comm: str) -> str:
+def _victim(run: Run, pid: int | None, comm: str, usec: int) -> str:
     """`main`, `child`, or `helper`: a compiler, py-spy, or whatever else the server ran and can do without."""
     if pid is not None and pid == run.main_pid:
         return "main"
     if comm.startswith("sglang::") or run.pids.get(pid or 0, "") in (*_CHILDREN, "main"):
         return "child"
-    if run.main_pid is None and run.exit_code == "killed" and run.exit_status == 9:
+    killed = run.exit_code == "killed" and run.exit_status == 9
+    if run.main_pid is None and killed and run.ended_usec - usec <= _AT_ONCE_USEC:
         return "main"
     return "helper"
 

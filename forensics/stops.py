@@ -90,9 +90,11 @@ def asked(run: Run, timeline: Timeline) -> Event | None:
     if shutdown and (ended is None or ended.orderly) and (exit_ is None or shutdown.usec <= exit_.usec):
         return shutdown
     timed_out = stop_timed_out(timeline)
-    if timed_out and (exit_ is None or exit_.usec >= timed_out.usec) and not systemd_had_a_reason(run, timeline):
-        return timed_out
-    return None
+    # By itself this says only that systemd had begun a stop; of its own reasons one may be lost, or be a watchdog's.
+    if timed_out is None or timed_out.state == "stop-watchdog" or not timeline.covers("systemd"):
+        return None
+    lived = exit_ is None or exit_.usec >= timed_out.usec
+    return timed_out if lived and not systemd_had_a_reason(run, timeline) else None
 
 
 def teardown_usec(timeline: Timeline, stop: Event) -> int:

@@ -19,7 +19,7 @@ BEHIND_SOURCES = tuple(
     f"forensics.{name}"
     for name in ("rules", "store", "api", "alerts", "classify", "causality", "tracker", "fatality", "stops", "oom")
 )
-READING = ("events", "model", "timeline", "causality", "fatality", "stops", "oom", "senders", "failure", "phase",
+READING = ("events", "model", "timeline", "causality", "missing", "fatality", "stops", "oom", "senders", "failure", "phase",
            "xid_catalog")  # fmt: skip
 
 

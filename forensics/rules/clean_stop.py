@@ -44,14 +44,17 @@ def _requested(ending: Ending, stop: Event) -> Finding | NotThis | None:
         evidence.append(Evidence(role=Role.TEARDOWN, event=ending.main_exit, why="how the main process ended"))
     # SGLang says so when it kills itself at the end of a stop, in one way or another.
     foreign = run.exit_code == "killed" and run.exit_status == 9 and not _said_why(ending)
+    notes = []
+    if foreign:
+        notes.append("It did not say that it killed itself at the end of the stop: somebody may have cut it short.")
+    if ending.unhealthy:
+        notes.append("Its health check had failed before the stop: something was wrong that no record here names.")
     return Finding(
-        strength=Strength.LIKELY if foreign else Strength.CONFIRMED,
+        strength=Strength.LIKELY if notes else Strength.CONFIRMED,
         summary=f"{_HOW[kind]} and {_ended(ending)}.",
         subclass=kind,
         evidence=tuple(evidence),
-        notes=("It did not say that it killed itself at the end of the stop: somebody may have cut it short.",)
-        if foreign
-        else (),
+        notes=tuple(notes),
     )
 
 

@@ -69,7 +69,7 @@ def _step_failed(ending: Ending, step: ProcessExit, hints: tuple[Evidence, ...])
     said = tuple(Evidence(role=Role.CONTEXT, event=wait, why="the step's own words") for wait in waits[-1:])
     reason = f": {waits[-1].reason}" if waits else ""
     words = f"The server did not become ready{reason}. {how}, so systemd ended the start."
-    return _found(step, words, "execstartpost", (*said, *hints), certain=bool(waits) or ending.child_died is None)
+    return _found(step, words, "execstartpost", (*said, *hints), certain=bool(waits))
 
 
 def _found(

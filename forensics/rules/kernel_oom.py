@@ -10,7 +10,7 @@ import re
 
 from forensics.causality import SIGNALS, Ending
 from forensics.events import CgroupMemory, Remains, UnitOomKill
-from forensics.failure import said
+from forensics.failure import headline, said, sentence
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
 from forensics.oom import Kill, survived
 from forensics.senders import signals_to
@@ -81,8 +81,10 @@ def _killed(ending: Ending, kill: Kill) -> Finding:
     if kill.memcg:
         where = f"at the limit of {kill.oom_memcg}" if kill.oom_memcg else "at a memory cgroup's limit"
     notes = () if kill.ours else ("The kernel's record names a cgroup of this unit's name below another path.",)
+    if ending.failure is not None and ending.failure.usec < kill.usec:
+        notes = (*notes, sentence(f"Before the kill it had said: {headline(ending.failure, 160)}"))
     return Finding(
-        strength=Strength.CONFIRMED if kill.ours else Strength.LIKELY,
+        strength=Strength.LIKELY if notes else Strength.CONFIRMED,
         summary=f"The kernel's OOM killer killed the {_named(ending, kill)} process {kill.pid} ({kill.task}) {where}.",
         subclass=f"{scope}-{kill.victim}",
         evidence=(*initiating, *context, *ending.aftermath(kill.first)),
