@@ -115,7 +115,7 @@ def try_(
     # By now it has ended, and has its last figures.
     good = _run(good["invocation_id"]) if good is not None else None
     _tell(server, tried, runs, good, swept, plot)
-    back = _back(unit, before)
+    back = _back(unit, before, {one.invocation_id for one in tried})
     if not back or any(one.failure for one in tried) or len(tried) < len(variants):
         raise typer.Exit(1)
 
@@ -347,19 +347,21 @@ def _tell(
         diff.show(good, known[0])
 
 
-def _back(unit: str, before: UnitNow) -> bool:
-    """Wait until the old spec serves again, if it did."""
+def _back(unit: str, before: UnitNow, tried: set[str]) -> bool:
+    """Wait until the old spec serves again, if it did: in a run that is none of the trial's."""
     if not before.serves:
         typer.echo(f"{unit} is stopped, as it was before.")
         return True
-    said = ""
-    while (now := look(unit)).active_state in ("deactivating", "activating", "reloading"):
+    said, until = "", time.monotonic() + _VERDICT_SECONDS
+    while (now := look(unit)).active_state in ("deactivating", "activating", "reloading") or (
+        now.invocation_id in tried and time.monotonic() < until
+    ):
         words = now.status_text.split(":")[-1].strip()
         if words != said:
             said = words
             _say(f"  {words}")
         time.sleep(_LOOK_SECONDS)
-    if now.serves:
+    if now.serves and now.invocation_id not in tried:
         typer.echo(f"{unit} serves again with the old spec: {now.status_text or 'ready'}.")
         return True
     sys.stderr.write(f"{unit} did not come back with the old spec: it is {now.active_state}; see: inquest show\n")

@@ -168,3 +168,28 @@ def test_two_trials_at_once_are_refused(
 def test_a_bad_name_of_a_server_is_refused(path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
         trial._variant("nobody", [parse("port=1")], None)
+
+
+def test_it_is_back_when_another_run_serves(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine, stops = SERVES, replace(SERVES, active_state="deactivating")
+    old = replace(SERVES, invocation_id="cd" * 16, status_text="ready after 20 s")
+    states = iter([mine, stops, replace(old, active_state="activating"), old])
+    monkeypatch.setattr(trial, "look", lambda unit: next(states))
+    monkeypatch.setattr(trial, "_LOOK_SECONDS", 0.0)
+    assert trial._back(UNIT, SERVES, {mine.invocation_id})
+    assert "serves again with the old spec: ready after 20 s" in capsys.readouterr().out
+
+
+def test_an_old_spec_that_does_not_come_back_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(trial, "look", lambda unit: replace(RESTS, active_state="failed"))
+    assert not trial._back(UNIT, SERVES, {SERVES.invocation_id})
+    assert "did not come back" in capsys.readouterr().err
+
+
+def test_a_server_that_rested_rests_again(capsys: pytest.CaptureFixture[str]) -> None:
+    assert trial._back(UNIT, RESTS, set())
+    assert "stopped, as it was before" in capsys.readouterr().out
