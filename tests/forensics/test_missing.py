@@ -17,6 +17,7 @@ AS_FAR_AS_IT_GOES = {
     ("gpu-fault", "cuda-error"),
     ("gpu-fault", "hang"),
     ("preflight-refused", "exec-failure"),
+    ("cuda-error", "kernel-oom"),  # the kernel did kill main; that it was dying already is what was lost
 }
 """(the cause, what remains of it): each true, and each says what it does not know."""
 
