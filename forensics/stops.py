@@ -91,7 +91,8 @@ def asked(run: Run, timeline: Timeline) -> Event | None:
         return shutdown
     timed_out = stop_timed_out(timeline)
     # By itself this says only that systemd had begun a stop; of its own reasons one may be lost, or be a watchdog's.
-    if timed_out is None or timed_out.state == "stop-watchdog" or not timeline.covers("systemd"):
+    reasons_known = timeline.covers("systemd") or (result is not None and result.unit_result == "timeout")
+    if timed_out is None or timed_out.state == "stop-watchdog" or not reasons_known:
         return None
     lived = exit_ is None or exit_.usec >= timed_out.usec
     return timed_out if lived and not systemd_had_a_reason(run, timeline) else None
