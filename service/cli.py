@@ -17,7 +17,8 @@ from service.forecast import Forecast, forecast
 from service.gpus import NoGpus, ask
 from service.installed import NoInterpreter, NoSglang, Version, find
 from service.load import SpecError, load, spec_path
-from service.observed import observed
+from service.logged import memory_lines
+from service.observed import Observed, observed
 from service.pair import pair
 from service.pairs import notes
 from service.plan import printed
@@ -61,15 +62,18 @@ def plan(
     ] = None,
     steps: Annotated[int | None, typer.Option(help="Show what changes with so many speculative steps.", min=1)] = None,
     log: Annotated[
-        Path | None, typer.Option(help="A run's log: SGLang's own figures beside the forecast.", exists=True)
+        Path | None,
+        typer.Option(help="A run's log, for SGLang's own figures; by default the unit's last start.", exists=True),
     ] = None,
 ) -> None:
     """Forecast how SGLang will divide a GPU's memory, and how many requests of which length will fit."""
     spec = _spec(server)
-    seen = None
     if log is not None:
         with log.open(encoding="utf-8", errors="replace") as lines:
-            seen = observed(lines)
+            seen: Observed | None = observed(lines)
+    else:
+        seen = observed(memory_lines(f"sglang-{spec.name}.service"))
+    seen = None if seen == Observed() else seen
     models = pair(spec)
     for finding in models.findings:
         typer.echo(str(finding), err=True)

@@ -53,7 +53,11 @@ _ERROR, _NOTICE = "3", "5"
 
 def main(server: str, endpoint: Endpoint, give_up_seconds: float | None) -> int:
     """Stay beside the server; `give_up_seconds` without an answer is systemd's to end it, None never."""
-    return stay(NAME, lambda process: Heartbeat(server, endpoint, process, give_up_seconds).run())
+    try:
+        return stay(NAME, lambda process: Heartbeat(server, endpoint, process, give_up_seconds).run())
+    except OSError:
+        notify("WATCHDOG_USEC=0")  # nobody would feed it
+        raise
 
 
 @dataclass(slots=True)
@@ -81,8 +85,8 @@ class Heartbeat:
         seen: frozenset[Identity] = frozenset()
         switches = self._switches()
         while not self.process.ended(LOOK_SECONDS):
-            if self.give_up_seconds is not None:
-                notify("WATCHDOG=1")
+            # Also where the unit has no watchdog now: one that a daemon-reload gives it runs from then on.
+            notify("WATCHDOG=1")
             seen = self._note(seen)
             before, switches = switches, self._switches()
             if _streams(before, switches):

@@ -7,7 +7,7 @@ import subprocess
 from types import TracebackType
 from typing import Self
 
-__all__ = ["Logged", "ask_last_line"]
+__all__ = ["Logged", "ask_last_line", "memory_lines"]
 
 _CHUNK_BYTES = 1 << 16
 _MUCH_BYTES = 1 << 22
@@ -65,6 +65,26 @@ class Logged:
             self._process.wait()
             assert self._process.stdout is not None
             self._process.stdout.close()
+
+
+def memory_lines(unit: str) -> list[str]:
+    """The lines of a unit's last starts that tell of memory; none where the journal cannot be read."""
+    words = "server_args=|Load weight |KV Cache is allocated|graph end|max_total_num_tokens="
+    # The last of many: journalctl begins at the end, and prints in that order.
+    argv = ["journalctl", "--quiet", "--no-pager", "--output=cat", "--lines=200", "--reverse", f"--grep={words}"]
+    try:
+        done = subprocess.run(
+            [*argv, f"_SYSTEMD_UNIT={unit}", "_TRANSPORT=stdout"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=10,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return done.stdout.splitlines()[::-1]
 
 
 def ask_last_line(invocation_id: str) -> subprocess.Popen[bytes]:

@@ -115,6 +115,13 @@ def _start_limit(spec: ServerSpec) -> Iterator[Finding]:
         )
 
 
+def _on_hang(spec: ServerSpec) -> Iterator[Finding]:
+    if spec.limits.on_hang == "restart" and spec.limits.restart in {"no", "on-abort"}:
+        yield note(
+            "limits.on_hang", f"ends a server that hangs, but with restart = '{spec.limits.restart}' it stays down"
+        )
+
+
 def _extra_args(spec: ServerSpec) -> Iterator[Finding]:
     for argument in spec.extra_args:
         name = argument.split("=", 1)[0]
@@ -135,6 +142,7 @@ RULES: tuple[Rule, ...] = (
     _chunked_prefill,
     _gone,
     _start_limit,
+    _on_hang,
     _extra_args,
     *ALGORITHM_RULES,
 )

@@ -21,6 +21,7 @@ _STEPS = (
     ("Load weight end", "allocating the KV cache"),
     ("Load weight begin", "loading weights"),
     ("Init torch distributed begin", "joining its processes"),
+    ("Init parallel begin", "joining its processes"),
     ("server_args=", "starting its processes"),
 )
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -110,6 +111,9 @@ def test_wrong_start_time_is_never_signalled(start: Start) -> None:
 
 def test_description_names_what_an_operator_looks_for(start: Start) -> None:
     process = start("sleep", "61")
+    until = time.monotonic() + 5
+    while not Path(f"/proc/{process.pid}/cmdline").read_bytes() and time.monotonic() < until:
+        os.sched_yield()  # the kernel has not set it yet
     assert describe(of(process)).startswith(f"pid {process.pid} (sleep, started ")
     assert describe(of(process)).endswith("sleep 61)")
 

@@ -76,6 +76,10 @@ def test_pair_that_sglang_refuses_is_an_error(toml: str, message: str) -> None:
             "at once is restarted for ever",
         ),
         (
+            "[limits]\non_hang = 'restart'\nrestart = 'on-abort'",
+            "limits.on_hang: ends a server that hangs, but with restart = 'on-abort' it stays down",
+        ),
+        (
             "[memory]\ncuda_graph_max_bs = 8",
             "memory.cuda_graph_max_bs: is no option of SGLang 0.5.23 any more, which would refuse to start",
         ),
