@@ -112,14 +112,11 @@ class Ending:
 
     @cached_property
     def client_kill(self) -> ClientKill | None:
-        """The `systemctl kill` that the run did not outlive. After SIGTERM it drains, at length."""
+        """The `systemctl kill` that the run did not outlive."""
         for kill in self.timeline.all(ClientKill):
-            if kill.signal in DEADLY and (self._drains_after(kill) or kill.usec >= self.end_usec - PATIENCE_USEC):
+            if kill.signal in DEADLY and self._answered(kill):
                 return kill
         return None
-
-    def _drains_after(self, event: Event) -> bool:
-        return self.sigterm is not None and 0 <= self.sigterm.usec - event.usec + STREAM_SKEW_USEC <= 5_000_000
 
     # --- what the signal tracer saw, where it runs -----------------------------------------------------------
 
@@ -137,7 +134,7 @@ class Ending:
                 return sent
         return None
 
-    def _answered(self, sent: SignalSent) -> bool:
+    def _answered(self, sent: SignalSent | ClientKill) -> bool:
         """Whether main reacted to a signal that did not end it at once: it said so, or it was gone soon after."""
         said = (self.sigterm, self.sigquit, self.interrupted)
         if any(event is not None and 0 <= event.usec - sent.usec + STREAM_SKEW_USEC <= _ANSWER_USEC for event in said):

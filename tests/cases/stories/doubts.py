@@ -289,3 +289,11 @@ def restart_of_sick(j: Journal) -> None:
     life.up().wait(40).say("Health check failed. Server couldn't get a response from detokenizer for last 20 seconds.")
     life.wait(60).stopping().wait(60).timed_out("stop-sigterm").systemd_kills().killed(9, "timeout").stopped()
     life.expect("stop-timeout", "confirmed", says_not=("served well", "not to blame"))
+
+
+@case("python-exception/systemctl-kill-a-minute-before")
+def client_kill_a_minute_before(j: Journal) -> None:
+    """A SIGHUP by `systemctl kill` that changed nothing: the server worked on for a minute, and failed of its own."""
+    life = j.life()
+    life.up().client_kill("SIGHUP").serve(30).scheduler_raised(SERVE, "KeyError: 2").self_kill()
+    life.expect("python-exception", "confirmed")
