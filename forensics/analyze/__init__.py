@@ -42,7 +42,10 @@ class Analysis:
 
 def total_bytes(paths: Sequence[str]) -> int:
     """How much there is to read, as stored, for the progress."""
-    return sum(each.size for each in inputs([path for path in paths if path != "-"]))
+    given = inputs([path for path in paths if path != "-"])
+    for each in given:
+        each.close()
+    return sum(each.size for each in given)
 
 
 def analyze(paths: Sequence[str], unit: str | None = None, advance: Callable[[int], None] = lambda _: None) -> Analysis:

@@ -76,7 +76,7 @@ class Body:
         for file in sorted(self.files, key=lambda file: not file.has_fields):
             if not file.is_snapshot:
                 streams.append(self._first_known(file.entries(self.place, advance), file))
-        for _, item in heapq.merge(*(_keyed(stream) for stream in streams), key=lambda pair: pair[0]):
+        for _, item in heapq.merge(*(self._keyed(stream) for stream in streams), key=lambda pair: pair[0]):
             self._feed(item)
         for invocation_id, log in self.programs.items():
             self.tracker.add(invocation_id, [event for _, event in log.close()])
@@ -139,6 +139,16 @@ class Body:
         if self._boot:
             return self.boots[self._boot]
         return next((each.offset_usec for each in self.snapshots if each.offset_usec is not None), None)
+
+    def _keyed(self, stream: Iterator[Entry | Told]) -> Iterator[tuple[int, Entry | Told]]:
+        """Each item with the time by which streams are merged: within one stream the order stays as it was."""
+        latest = 0
+        for item in stream:
+            usec = item.usec if isinstance(item, Told) else item.realtime_usec
+            if isinstance(item, Entry) and item.boot_id == UNDATED:
+                usec = 0 if self.offset_usec is None else item.monotonic_usec + self.offset_usec
+            latest = max(latest, usec)
+            yield latest, item
 
     # --- one item -------------------------------------------------------------------------------------------
 
@@ -381,14 +391,3 @@ class Body:
         reason = "the journal among the files does not hold this run"
         record.gaps += [Gap(source=source, reason=reason) for source in ("server", "systemd")]
         return record
-
-
-def _keyed(stream: Iterator[Entry | Told]) -> Iterator[tuple[int, Entry | Told]]:
-    """Each item with the time by which streams are merged: within one stream the order stays as it was."""
-    latest = 0
-    for item in stream:
-        usec = item.usec if isinstance(item, Told) else item.realtime_usec
-        if isinstance(item, Entry) and item.boot_id == UNDATED:
-            usec = 0
-        latest = max(latest, usec)
-        yield latest, item

@@ -15,6 +15,7 @@ from forensics.codec import dump_run, dump_verdict
 from forensics.events import (
     Batch,
     BootEnded,
+    ChildDied,
     Event,
     Gap,
     Milestone,
@@ -24,6 +25,7 @@ from forensics.events import (
     Segfault,
     ServerArgs,
     ServerError,
+    ServerSignal,
     StartFailed,
     StateTimedOut,
     Traceback,
@@ -43,6 +45,9 @@ from forensics.timeline import Timeline
 _SERVES = re.compile(r"event_loop|run_event_loop|forward_step|run_batch|process_batch_result|run_busy_loop")
 _STARTS = re.compile(r"load_model|load_weights|from_pretrained|init_|launch_|<module>$|initialize|__init__$")
 _LATE_USEC = 2_000_000
+_NEAR_USEC = 120_000_000
+_MOMENT_USEC = 10_000_000
+_SERVERS = ("python", "pt_main_thread", "sglang", "vllm", "ray::", "VLLM::")
 _EARLIEST = 315_532_800_000_000
 """1980: a time before it is one since boot."""
 
@@ -77,7 +82,7 @@ def judge(body: Body, record: RunRecord) -> Judged | None:
             end = end_of(Ending(run, timeline), followed=_followed(body, record, file))
             timeline = Timeline.of([*timeline.events, *end.facts], timeline.gaps, timeline.sources)
             rules = end.rules
-    run, timeline = _joined_by_name(body, run, timeline)
+    run, timeline = _joined_by_name(body, run, timeline, told=file is not None)
     body.know(run.unit, run.pids)
     verdict = classify(run, timeline, rules)
     text = not record.boot_id or _rests_on_text(body, verdict)
@@ -87,6 +92,8 @@ def judge(body: Body, record: RunRecord) -> Judged | None:
     if _skipped(timeline):
         how = How.ALIVE
     shape = shape_of(body, run, verdict, file)
+    if end.how is How.STOPPED:
+        shape |= {"cause": "clean-stop", "family": "stop", "strength": Strength.LIKELY.value, "summary": end.reason}
     if not _start_is_seen(timeline):
         shape["phase"], shape["became_ready"] = _phase_of_excerpt(verdict)
     return Judged(how, shape, end.reason or verdict.summary, serves(run, timeline))
@@ -134,13 +141,13 @@ def covered(body: Body, record: RunRecord) -> tuple[set[str], list[Gap]]:
     for file in body.files:
         if file.damage:
             gaps.append(Gap(source="server", reason=f"{file.name} is damaged: {file.damage}"))
-        spans = file.first_usec is not None and file.first_usec <= died <= file.last_usec + _LATE_USEC
+        first_usec, last_usec = file.span_usec(body.offset_usec)
+        spans = first_usec is not None and first_usec <= died <= last_usec + _LATE_USEC
         whole = file.foreign or file.form is Form.JOURNAL
-        if (file.form in (Form.KERNEL, Form.DMESG_JSON) and (spans or file.first_usec is None)) or (
-            file.kernel and not file.manager and not whole
-        ):
+        kernel_only = file.form in (Form.KERNEL, Form.DMESG_JSON) or (file.kernel and not file.manager and not whole)
+        if kernel_only:
             sources |= {"kernel"} if spans else set()
-        elif whole:
+        elif whole and spans:
             sources |= {"kernel", "systemd", "server", "coredump", "oomkillers"}
         elif file.manager:
             sources |= {"systemd", "server", "coredump"} | ({"kernel"} if file.kernel else set())
@@ -155,7 +162,7 @@ def covered(body: Body, record: RunRecord) -> tuple[set[str], list[Gap]]:
 
 def _no_kernel(body: Body) -> str:
     if any(file.form in (Form.KERNEL, Form.DMESG_JSON) for file in body.files):
-        if body.undated:
+        if body.undated or (body.offset_usec is None and any(file.first_mono_usec is not None for file in body.files)):
             return "the kernel log has only the time since boot, and nothing here says when that was"
         return "the kernel log among the files does not reach to the death"
     return "no kernel log is among the files (`journalctl -k`, `dmesg -T`)"
@@ -215,48 +222,83 @@ def _skipped(timeline: Timeline) -> bool:
     return failed is not None and failed.job_result == "skipped"
 
 
-# --- kernel records that have no common clock with the run ---------------------------------------------------
+# --- whose the kernel's records are, where no journal says which processes were the server's -------------------
 
 
-def _joined_by_name(body: Body, run: Run, timeline: Timeline) -> tuple[Run, Timeline]:
-    """Kernel records without a wall clock belong to a run if they name its cgroup, its pids, or SGLang's processes."""
-    ours: list[Event] = []
+def _joined_by_name(body: Body, run: Run, timeline: Timeline, *, told: bool) -> tuple[Run, Timeline]:
+    """Kernel records belong to a run if they name its cgroup, a pid that it named itself, or one of SGLang's processes.
+
+    `told` says that the run is known by its own log alone. Records without a wall clock are put to its end.
+    """
+    if told:
+        run = replace(run, pids=_told_pids(timeline) | run.pids)
     pids = dict(run.pids)
+    undated: list[Event] = []
     for event in body.undated:
-        if isinstance(event, OomKill):
-            named = run.owns_cgroup(event.task_memcg) or run.owns_pid(event.oom_victim_pid)
-            named = named or (_of_sglang(event.task) and not _of_other_service(event.task_memcg))
-            pid = event.oom_victim_pid
-        elif isinstance(event, OomVictim):
-            pid = event.victim_pid
-            named = run.owns_pid(pid) or pid in pids or _of_sglang(event.task)
-        elif isinstance(event, Segfault):
-            pid, named = event.fault_pid, run.owns_pid(event.fault_pid) or _of_sglang(event.comm)
-        elif isinstance(event, Xid):
-            pid, named = event.xid_pid, run.owns_pid(event.xid_pid)
-        else:
-            continue
-        if named:
-            if pid is not None:
-                pids.setdefault(pid, "")
+        if _is_of(run, event):
             record = replace(event.record, boot_id=run.boot_id, monotonic_usec=run.ended_usec)
-            ours.append(replace(event, record=record))
-    if not ours:
-        return run, timeline
+            undated.append(replace(event, record=record))
+    first_sign = Ending(run, timeline).first_sign_usec
+    near = [event for event in timeline.events if 0 <= first_sign - event.usec <= _NEAR_USEC] if told else []
+    for event in (*undated, *(event for event in near if _is_of(run, event) or _fits(event, first_sign))):
+        if (pid := _pid_of(event)) is not None:
+            pids.setdefault(pid, "")
+    if not undated:
+        return replace(run, pids=pids), timeline
     note = Gap(
         source="clock",
         reason="the kernel's stamps count from boot, and nothing tells when that was: joined by what they name",
     )
-    joined = Timeline.of([*timeline.events, *ours], [*timeline.gaps, note], timeline.sources)
+    joined = Timeline.of([*timeline.events, *undated], [*timeline.gaps, note], timeline.sources)
     return replace(run, pids=pids), joined
 
 
-def _of_sglang(comm: str) -> bool:
+def _told_pids(timeline: Timeline) -> dict[int, str]:
+    """The processes that the server's own log names."""
+    found: dict[int, str] = {}
+    for event in timeline.events:
+        if isinstance(event, ChildDied) and event.child_pid is not None:
+            found[event.child_pid] = "scheduler" if event.child.startswith("scheduler") else "child"
+        elif isinstance(event, Milestone) and event.name == "server-process":
+            found[int(dict(event.values)["pid"])] = "main"
+        elif isinstance(event, ServerSignal) and event.name == "kill-process-tree":
+            found.setdefault(int(dict(event.values)["parent_pid"]), "main")
+    return found
+
+
+def _pid_of(event: Event) -> int | None:
+    if isinstance(event, OomKill):
+        return event.oom_victim_pid
+    if isinstance(event, OomVictim):
+        return event.victim_pid
+    if isinstance(event, Segfault):
+        return event.fault_pid
+    return event.xid_pid if isinstance(event, Xid) else None
+
+
+def _is_of(run: Run, event: Event) -> bool:
+    if run.owns_pid(_pid_of(event)):
+        return True
+    if isinstance(event, OomKill):
+        return run.owns_cgroup(event.task_memcg) or (
+            event.task.startswith("sglang::") and not _of_other_service(event.task_memcg, run)
+        )
+    comm = event.task if isinstance(event, OomVictim) else event.comm if isinstance(event, Segfault) else ""
     return comm.startswith("sglang::")
 
 
-def _of_other_service(cgroup: str | None) -> bool:
-    return bool(cgroup) and any(part.endswith(".service") for part in (cgroup or "").split("/"))
+def _fits(event: Event, first_sign_usec: int) -> bool:
+    """A kill in the moment of the death, of a program such as a model server is, in no other service's cgroup."""
+    if not isinstance(event, OomKill) or first_sign_usec - event.usec > _MOMENT_USEC:
+        return False
+    return event.task.startswith(_SERVERS) and not any(
+        part.endswith(".service") for part in (event.task_memcg or "").split("/")
+    )
+
+
+def _of_other_service(cgroup: str | None, run: Run) -> bool:
+    services = [part for part in (cgroup or "").split("/") if part.endswith(".service")]
+    return bool(services) and not run.unit.endswith(PLAIN) and run.unit not in services
 
 
 # --- the verdict held to what saved files can carry ---------------------------------------------------------

@@ -52,16 +52,17 @@ def _raw_lines(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _from_end(spool: BinaryIO) -> Iterator[bytes]:
-    at = spool.seek(0, os.SEEK_END)
+    # Every line was written with its end: what stands behind the last one is no line.
+    at = spool.seek(0, os.SEEK_END) - 1
+    if at < 0:
+        return
     tail = b""
     while at > 0:
         begin = max(0, at - _BLOCK)
         spool.seek(begin)
         pieces = (spool.read(at - begin) + tail).split(b"\n")
         at, tail = begin, pieces[0]
-        for piece in reversed(pieces[1:]):
-            if piece or at + len(piece) > 0:
-                yield piece
+        yield from reversed(pieces[1:])
     yield tail
 
 

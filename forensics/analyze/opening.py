@@ -15,6 +15,7 @@ from typing import BinaryIO, cast
 
 import zstandard
 
+from forensics.analyze import archives
 from forensics.errors import InputError
 
 STDIN = "-"
@@ -173,7 +174,29 @@ def head_of(source: Input) -> tuple[bytes, str]:
 
 
 def inputs(paths: list[str]) -> list[Input]:
-    """The files that are meant: a folder stands for the files in it. Raises InputError for one that is not there."""
+    """The files that are meant: a folder stands for the files in it, and so does a tar archive. Raises InputError for
+    one that is not there."""
+    found = [each for source in _given(paths) for each in _unarchived(source)]
+    wanted = archives.evidence_only([source.name for source in found])
+    for source in found:
+        if source.name not in wanted:
+            source.close()
+    return [source for source in found if source.name in wanted]
+
+
+def _unarchived(source: Input) -> Iterator[Input]:
+    try:
+        with source.open() as stream:
+            if archives.is_tar(cast(io.BufferedReader, stream).peek(512)[:512]):
+                for name, size, spool in archives.members(source.name, stream):
+                    yield Input(name, None, size, spool)
+                return
+    except InputError:
+        pass  # told when it is read
+    yield source
+
+
+def _given(paths: list[str]) -> list[Input]:
     found: list[Input] = []
     for text in paths:
         if text == STDIN:

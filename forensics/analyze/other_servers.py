@@ -30,7 +30,7 @@ ERRORS = _rows(
 ENGINE_DEATHS = _rows(
     ("engine", r"Engine core proc (?P<child>\S+) died unexpectedly"),
     ("worker", r"(?:Worker proc|WorkerProc) (?P<child>\S+) died unexpectedly"),
-    ("exit-code", r".*Engine process failed to start.*|.*Engine core initialization failed\."),
+    ("exit-code", r"Engine process failed to start|Engine core initialization failed\."),
     ("ray", r"The actor (?P<child>\S+) (?:is dead|died) because its (?:owner|worker)"),
 )
 """A front end noticed that its engine is gone."""

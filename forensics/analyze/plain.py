@@ -56,6 +56,9 @@ _NEW_RECORD = re.compile(
     r"(?:\[[A-Z]+\]|DEBUG|INFO|WARNING|ERROR|CRITICAL)[: ]|\[\d|[WEIF]\d{4} |\d{4}-\d\d-\d\d[ T]|\[rank\d+\]:|\^C$"
 )
 _MOST_CLAIMS = 500
+_TOLD_CHARS = 4096
+"""Longer lines say nothing of an end by themselves: prompts, configurations, tensors."""
+
 _STARTS = re.compile(r"(?:Starting|Started) \S+\.service\b")
 _RESTART_USEC = 3_000_000
 
@@ -212,7 +215,7 @@ class PlainLog:
             if shown.startswith("KeyboardInterrupt: terminated"):
                 yield ServerSignal(record=_record(entry), name="sigterm-received")
             return
-        if told := self._told(entry, shown):
+        if told := self._told(entry, shown) if len(shown) <= _TOLD_CHARS else []:
             yield from self._log.flush(pid)
             yield from told
             return
@@ -286,7 +289,7 @@ class PlainLog:
             yield from self._log.feed(_with(entry, f"{QUOTED}: {TRACEBACK}"))
             text = text.removeprefix("- ").removeprefix("... ")
             entry = _with(entry, text)
-        elif not open_kind and not self.sglang:
+        elif not open_kind and not self.sglang and len(text) <= _TOLD_CHARS:
             for row in others.ERRORS:
                 if match := row.pattern.search(text):
                     yield ServerError(record=_record(entry), name=row.name, values=_values(match))

@@ -49,6 +49,8 @@ class SavedFile:
     manager: bool = False
     first_usec: int | None = None
     last_usec: int = 0
+    first_mono_usec: int | None = None
+    last_mono_usec: int = 0
     damage: str = ""
     survey: Survey = field(default_factory=Survey)
     clock: Clock | None = None
@@ -174,8 +176,18 @@ class SavedFile:
                     Unwrapped(part, found.stamp, found.partial, found.role, found.pid, found.level, found.prefixed),
                 )
 
+    def span_usec(self, offset_usec: int | None) -> tuple[int | None, int]:
+        """From when to when it reaches, by the wall clock; `offset_usec` is wall clock less monotonic, where known."""
+        if self.first_usec is None and self.first_mono_usec is not None and offset_usec is not None:
+            return self.first_mono_usec + offset_usec, self.last_mono_usec + offset_usec
+        return self.first_usec, self.last_usec
+
     def _note(self, entry: Entry) -> None:
-        if entry.boot_id != text.UNDATED:
+        if entry.boot_id == text.UNDATED:
+            if self.first_mono_usec is None:
+                self.first_mono_usec = entry.monotonic_usec
+            self.last_mono_usec = max(self.last_mono_usec, entry.monotonic_usec)
+        else:
             if self.first_usec is None:
                 self.first_usec = entry.realtime_usec
             self.last_usec = max(self.last_usec, entry.realtime_usec)

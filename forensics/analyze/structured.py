@@ -128,28 +128,27 @@ def dmesg_json_entries(lines: Iterable[Line], name: str) -> Iterator[Entry]:
     """Entries of `dmesg --json`: `{"dmesg": [{"pri": …, "time": …, "msg": …}, …]}`."""
 
     def unpacked() -> Iterator[Line]:
+        begun = False
         for line in lines:
             text = line.text
-            if '"dmesg"' in text:
-                text = re.sub(r'^\s*\{\s*"dmesg"\s*:\s*', "", text)
-            yield Line(line.number, text.encode())
+            if not begun and '"dmesg"' in text:
+                begun, text = True, text.partition('"dmesg"')[2].lstrip(" \t:")
+            if begun:
+                yield Line(line.number, text.encode())
 
     for number, record in enumerate(_loose_objects(unpacked()), start=1):
-        for each in record.get("dmesg", [record]) if isinstance(record.get("dmesg"), list) else [record]:
-            if not isinstance(each, dict) or not isinstance(each.get("msg"), str):
-                continue
-            time, priority = each.get("time"), each.get("pri")
-            if isinstance(priority, int) and priority >> 3:
-                continue  # not the kernel's own
-            seconds = _seconds(time)
-            usec = int(seconds * 1_000_000) if seconds is not None and 0 <= seconds < 1e12 else 0
-            yield Entry(
-                cursor=f"{name}:{number}",
-                boot_id=UNDATED,
-                monotonic_usec=usec,
-                realtime_usec=usec,
-                fields={"_TRANSPORT": "kernel", "SYSLOG_IDENTIFIER": "kernel", "MESSAGE": each["msg"]},
-            )
+        message, priority = record.get("msg"), record.get("pri")
+        if not isinstance(message, str) or (isinstance(priority, int) and priority >> 3):
+            continue  # another facility's is not the kernel's own
+        seconds = _seconds(record.get("time"))
+        usec = int(seconds * 1_000_000) if seconds is not None and 0 <= seconds < 1e12 else 0
+        yield Entry(
+            cursor=f"{name}:{number}",
+            boot_id=UNDATED,
+            monotonic_usec=usec,
+            realtime_usec=usec,
+            fields={"_TRANSPORT": "kernel", "SYSLOG_IDENTIFIER": "kernel", "MESSAGE": message},
+        )
 
 
 def _seconds(time: Any) -> float | None:

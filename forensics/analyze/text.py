@@ -139,6 +139,9 @@ def syslog_entries(
         if sent.ident == "kernel" and _KERNEL_START.match(sent.message) and last is not None:
             clock.boot += 1
         fields = fields_of(sent, attribution)
+        if not fields:
+            last = None
+            continue
         last = (fields, usec) if fields.get("_TRANSPORT") != "kernel" else None
         if sent.stamp.monotonic_usec is None and not indent:
             headers.learn(line.raw, sent, fields)
