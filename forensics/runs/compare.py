@@ -31,7 +31,8 @@ def differences(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Ch
     names = before.keys() | after.keys()
     if 3 * min(len(before), len(after)) < max(len(before), len(after)):
         names = before.keys() & after.keys()
-    pairs = ((name, plain(before.get(name)), plain(after.get(name))) for name in sorted(names))
+    differ = sorted(name for name in names if before.get(name) != after.get(name))
+    pairs = ((name, plain(before.get(name)), plain(after.get(name))) for name in differ)
     return tuple(Change(name=name, before=old, after=new) for name, old, new in pairs if old != new)
 
 

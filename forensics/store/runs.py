@@ -24,7 +24,7 @@ from forensics.timeline import Timeline
 
 log = logging.getLogger(__name__)
 
-MOST_TUNED = 500
+MOST_TUNED = 200
 """A tuning table is made of so many of the server's last runs."""
 
 _COLUMNS = "seq, invocation_id, unit, died_at_usec, run, verdict, revision, backfilled, history, configuration, facts"
@@ -117,7 +117,7 @@ class Runs:
                 f"SELECT {_COLUMNS} FROM runs WHERE {condition} ORDER BY died_at_usec DESC, seq DESC LIMIT ?",  # noqa: S608 - values are bound
                 (*values, MOST_TUNED),
             ).fetchall()
-            runs = [*_living(db, server), *(_ended(db, row) for row in found)]
+            runs = [*_living(db, server), *(_ended(db, row, compare=False) for row in found)]
         return tuning(server_name(runs[0]["unit"]), runs, by) if runs else None
 
     def remarks(self) -> dict[str, str]:
@@ -155,10 +155,10 @@ def _entry(run: RunDetailShape) -> RunEntryShape:
     return entry
 
 
-def _ended(db: sqlite3.Connection, row: sqlite3.Row) -> RunDetailShape:
+def _ended(db: sqlite3.Connection, row: sqlite3.Row, *, compare: bool = True) -> RunDetailShape:
     crash = rows.shape_of(row)
     arguments = json.loads(row["configuration"])
-    before = _before(db, row["unit"], row["died_at_usec"], row["invocation_id"])
+    before = _before(db, row["unit"], row["died_at_usec"], row["invocation_id"]) if compare else None
     if not row["facts"]:
         row = db.execute("SELECT run, timeline, facts FROM runs WHERE seq = ?", (row["seq"],)).fetchone()
     detail: Any = {

@@ -132,37 +132,37 @@ def test_with_one_there_is(path: Path) -> None:
 def test_the_way_back_takes_the_drop_in_away_and_restores_what_was(
     tmp_path: Path, told: Callable[[], list[str]], was_active: bool, then: str
 ) -> None:
-    made = Guard(UNIT, was_active=was_active, directory=tmp_path / "run")
+    made = Guard(UNIT, was_active=was_active, run=tmp_path / "run")
+    made.write_way_back()
     made.put("[Service]\nRestart=no\n")
     assert told() == ["daemon-reload"]
-    subprocess.run(["/bin/sh", "-c", made.way_back()], check=True)
+    subprocess.run(["/bin/sh", made.way_back], check=True)
     assert not made.dropin.parent.exists()
     assert told()[1:] == ["daemon-reload", f"reset-failed {UNIT}", f"--no-block {then} {UNIT}"]
 
 
 def test_without_a_drop_in_nothing_is_restarted(tmp_path: Path, told: Callable[[], list[str]]) -> None:
-    made = Guard(UNIT, was_active=True, directory=tmp_path / "run")
-    subprocess.run(["/bin/sh", "-c", made.way_back()], check=True)
+    made = Guard(UNIT, was_active=True, run=tmp_path / "run")
+    made.write_way_back()
+    subprocess.run(["/bin/sh", made.way_back], check=True)
     assert told() == []
 
 
 def test_what_others_put_beside_the_drop_in_stays(tmp_path: Path, told: Callable[[], list[str]]) -> None:
-    made = Guard(UNIT, was_active=True, directory=tmp_path / "run")
+    made = Guard(UNIT, was_active=True, run=tmp_path / "run")
+    made.write_way_back()
     made.put("[Service]\n")
     (made.dropin.parent / "other.conf").touch()
-    subprocess.run(["/bin/sh", "-c", made.way_back()], check=True)
+    subprocess.run(["/bin/sh", made.way_back], check=True)
     assert [path.name for path in made.dropin.parent.iterdir()] == ["other.conf"]
 
 
-def test_two_trials_at_once_are_refused(
-    tmp_path: Path, told: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refuses = tmp_path / "bin" / "systemd-run"
-    refuses.write_text("#!/bin/sh\necho 'Unit already exists' >&2\nexit 1\n")
-    refuses.chmod(0o755)
+def test_two_trials_at_once_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "look", lambda unit: SERVES)
+    made = Guard(UNIT, was_active=True, run=tmp_path / "run")
     with pytest.raises(InquestError, match="another trial"):
-        Guard(UNIT, was_active=True).start()
+        made.start()
+    assert not made.way_back.exists()
 
 
 def test_a_bad_name_of_a_server_is_refused(path: Path) -> None:
