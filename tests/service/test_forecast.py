@@ -164,6 +164,21 @@ def test_hybrid_model_has_a_state_beside_its_cache() -> None:
     assert one.state_bytes == 36 * ((32 * 128 + 2 * 16 * 128) * 3 * 2 + 32 * 128 * 128 * 4)
 
 
+NEMOTRON = {
+    "hybrid_override_pattern": "M" * 27 + "*-", "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+    "mamba_num_heads": 128, "mamba_head_dim": 64, "ssm_state_size": 128, "n_groups": 8, "conv_kernel": 4,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("keys", "tp_size", "state_bytes"),
+    [(HYBRID, 1, 77266944), (HYBRID, 4, 19316736), (NEMOTRON, 1, 114905088), (NEMOTRON, 4, 28726272)],
+)
+def test_state_is_as_large_as_sglang_says(keys: dict[str, object], tp_size: int, state_bytes: int) -> None:
+    """The numbers are those of SGLang 0.5.23's own ``mamba_cache_per_req`` for these configurations."""
+    assert footprint(model(**keys), tp_size=tp_size).state_bytes == state_bytes
+
+
 def test_speculation_on_a_hybrid_model_takes_states_for_every_draft_token() -> None:
     hybrid = model(**HYBRID, vocab_size=1000)
     plain = forecast(spec(), hybrid, None, gpu_bytes=H200_BYTES)
@@ -224,8 +239,8 @@ def test_plan_is_printed_beside_the_runs_own_figures(target: Model, tmp_path: Pa
     argv = ["plan", str(tmp_path / "demo.toml"), "--gpu-memory", "141G", "--log", str(tmp_path / "log")]
     result = CliRunner().invoke(app, argv)
     assert result.exit_code == 0, result.output
-    lines = {line.split("  ")[0]: line.split()[-3:] for line in result.output.splitlines()}
-    assert lines["KV cache for one token"][-2:] == ["16385", "B"] or lines["KV cache for one token"][-1] == "B"
+    (token,) = [line.split()[-4:] for line in result.output.splitlines() if line.startswith("KV cache for one token")]
+    assert token == ["16384", "B", "16385", "B"]
     (tokens,) = [line.split()[-2:] for line in result.output.splitlines() if line.startswith("tokens in the KV cache")]
     assert int(tokens[0]) == pytest.approx(int(tokens[1]), rel=0.001)
     assert "How exact: " in result.output

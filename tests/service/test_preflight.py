@@ -12,12 +12,13 @@ import pytest
 
 from service import installed
 from service import preflight as module
-from service.checks import draft_model_path, interpreter, model_path, port
+from service.checks import draft_model_path, interpreter, model_path, models, options, port
 from service.exit_status import PREFLIGHT_REFUSED
 from service.load import digest_of, parse
 from service.preflight import CHECKS, preflight
 from service.row import Row
 from service.spec import ServerSpec
+from tests.service.models import eagle, eagle3, llama
 
 
 def spec(toml: str = "", **keys: object) -> ServerSpec:
@@ -176,6 +177,67 @@ class TestModel:
             f"inquest: preflight refused: model-path: {model} is not readable for user nobody; "
             f"check it with: namei -l {model}\n"
         )
+
+
+class TestOptions:
+    @pytest.fixture
+    def sglang(self, python: Path, tmp_path: Path) -> str:
+        """A spec's lines for an SGLang that knows few options."""
+        args = tmp_path / "site/sglang/srt/server_args.py"
+        args.parent.mkdir()
+        args.write_text("for o in (): p.add_argument('--model-path', '--host'); p.add_argument('--port')\n")
+        return f"[env]\nPYTHONPATH = '{tmp_path}/site'\n"
+
+    def test_known(self, python: Path, sglang: str) -> None:
+        assert passes(options(spec(sglang, python=str(python))))
+
+    def test_unknown(self, python: Path, sglang: str) -> None:
+        row = options(spec(sglang + "[memory]\npage_size = 16", python=str(python)))
+        assert str(row) == (
+            "inquest: preflight refused: options: memory.page_size: --page-size is no option of the installed SGLang, "
+            "which would refuse to start; correct the spec, or install another release"
+        )
+
+    def test_not_to_be_read(self, python: Path, tmp_path: Path) -> None:
+        row = options(spec(f"[env]\nPYTHONPATH = '{tmp_path}/site'", python=str(python)))
+        assert row is not None
+        assert row.state == "unknown"
+
+    def test_no_sglang_is_told_elsewhere(self) -> None:
+        assert options(spec(python="/nowhere/python")) is None
+
+
+class TestModels:
+    def spec(self, target: Path, draft: Path, algorithm: str) -> ServerSpec:
+        draft_keys = f"[speculative]\nalgorithm = '{algorithm}'\ndraft_model_path = '{draft}'"
+        return spec(draft_keys, model_path=str(target))
+
+    def test_pair_that_fits(self, tmp_path: Path) -> None:
+        row = models(self.spec(llama(tmp_path / "t"), eagle(tmp_path / "d"), "EAGLE"))
+        assert row == Row("models", "ok", "the draft fits the target")
+
+    def test_pair_that_does_not(self, tmp_path: Path) -> None:
+        target, draft = llama(tmp_path / "t"), eagle3(tmp_path / "d")
+        row = models(self.spec(target, draft, "EAGLE"))
+        assert row is not None
+        assert row.state == "refused"
+        assert row.message.startswith(f"the draft {draft} for {target} is an EAGLE3 draft")
+
+    def test_pair_that_may_work_badly(self, tmp_path: Path) -> None:
+        draft = llama(tmp_path / "d", vocab_size=1010)
+        row = models(self.spec(llama(tmp_path / "t"), draft, "STANDALONE"))
+        assert row is not None
+        assert row.state == "warning"
+
+    def test_models_elsewhere(self) -> None:
+        assert models(spec(model_path="org/name")) is None
+
+
+def test_running_server_is_not_held_against_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_running", lambda spec: 7)
+    rows = {row.check: row for row in preflight(spec(), by_hand=True)}
+    assert rows["unit"].message == "it runs now as pid 7: its port and GPU memory are not checked"
+    assert not {"port", "left-over", "gpu-memory"} & set(rows)
 
 
 class TestPort:

@@ -157,6 +157,26 @@ def test_model_is_loading_when_sglangs_processes_have_their_titles(
     assert states[-1].endswith(" s: loading the model")
 
 
+def test_step_that_the_server_logs_is_told(sleeper: subprocess.Popen[str], free_port: int) -> None:
+    logged = [["Load weight begin. avail mem=9 GB"], ["Capture target decode CUDA graph begin. avail mem=8 GB"], []]
+    states: list[str] = []
+
+    def notify(status: str) -> None:
+        states.append(status.partition(": ")[2])
+        if "graphs" in status:
+            sleeper.kill()
+
+    with pytest.raises(Gone):
+        wait(
+            Endpoint("127.0.0.1", free_port),
+            sleeper.pid,
+            lambda: (sleeper.pid,),
+            notify,
+            lambda: logged.pop(0) if logged else [],
+        )
+    assert states[-1] == "capturing CUDA graphs"
+
+
 def test_main_process_that_was_never_there(free_port: int) -> None:
     with pytest.raises(Gone, match="the server's main process ended"):
         wait(Endpoint("127.0.0.1", free_port), 0, tuple, print)
