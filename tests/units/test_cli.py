@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests.service.models import eagle3, llama
 from units import cli
 from units.cli import app
 from units.generator import Generated, generated
@@ -44,6 +45,30 @@ def test_check_of_good_specs(servers: Path) -> None:
         f"{servers}/good.toml: note: speculative: has no effect without 'algorithm' (given: num_steps)",
         f"{servers}/good.toml: good, makes sglang-good.service",
     ]
+
+
+def test_check_tells_what_sglang_makes_of_it(servers: Path) -> None:
+    speculative = "algorithm = 'EAGLE'\ndraft_model_path = '/d'\nnum_steps = 10\neagle_topk = 1\nnum_draft_tokens = 8\n"
+    (servers / "good.toml").write_text(f"model_path = '/m'\npython = '/nowhere'\n[speculative]\n{speculative}")
+    result = runner.invoke(app, ["check", "good"])
+    assert result.exit_code == 0
+    assert result.output.splitlines() == [
+        f"{servers}/good.toml: note: memory.max_running_requests: max running requests become 48 for speculation",
+        f"{servers}/good.toml: note: speculative.num_draft_tokens: topk 1: draft tokens become steps + 1 = 11 "
+        "(not the 8 given)",
+        f"{servers}/good.toml: good, makes sglang-good.service",
+    ]
+
+
+def test_check_looks_into_the_models(servers: Path, tmp_path: Path) -> None:
+    target, draft = llama(tmp_path / "t"), eagle3(tmp_path / "d")
+    speculative = f"algorithm = 'EAGLE'\ndraft_model_path = '{draft}'\n"
+    (servers / "good.toml").write_text(f"model_path = '{target}'\npython = '/nowhere'\n[speculative]\n{speculative}")
+    result = runner.invoke(app, ["check", "good"])
+    assert result.exit_code == 1
+    mistake = f"{servers}/good.toml: speculative.draft_model_path: the draft {draft} for {target} is an EAGLE3 draft"
+    assert any(line.startswith(mistake) for line in result.output.splitlines())
+    assert f"{servers}/good.toml: makes sglang-good.service" in result.output.splitlines()
 
 
 def test_check_tells_every_mistake(servers: Path) -> None:
