@@ -52,8 +52,10 @@ class Installed:
     cuda: tuple[int, int] | None = None
 
     def knows(self, option: str) -> bool:
-        """As argparse decides: the option itself, or the only one that begins so."""
+        """As argparse decides: the option itself, the only one that begins so, or a switch's opposite (``--no-x``)."""
         name = option.split("=", 1)[0]
+        if name.startswith("--no-") and f"--{name[5:]}" in self.options:
+            return True
         return not self.options or name in self.options or sum(o.startswith(name) for o in self.options) == 1
 
     def __str__(self) -> str:
@@ -65,16 +67,15 @@ def find(python: str, env: Mapping[str, str]) -> Installed | None:
 
     Raises ``NoInterpreter`` or ``NoSglang``.
     """
-    return _find(python, env.get("PYTHONPATH", ""))
+    return _find(python, tuple(sorted(env.items())))
 
 
 @functools.cache
-def _find(python: str, python_path: str) -> Installed | None:
-    env = {**os.environ, **({"PYTHONPATH": python_path} if python_path else {})}
+def _find(python: str, env: tuple[tuple[str, str], ...]) -> Installed | None:
     try:
         probe = subprocess.run(
             [python, "-c", _PROBE],
-            env=env,
+            env={**os.environ, **dict(env)},
             capture_output=True,
             text=True,
             errors="replace",

@@ -95,6 +95,7 @@ def test_options_from_annotated_fields(new: Path) -> None:
         ("--tp-size", True),
         ("--tp-size=2", True),
         ("--speculative-draft-load", True),  # the only one that begins so
+        ("--no-speculative-attention-mode", True),  # argparse's BooleanOptionalAction makes such
         ("--cuda-graph-max-bs", False),  # two begin so
         ("--speculative-ngram-branch-length", False),
     ],
