@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from forensics.analyze import snapshots
 from forensics.analyze.body import Body
 from forensics.analyze.endings import How
 from forensics.analyze.forms import Form
@@ -72,6 +73,7 @@ def _analyzed(files: list[SavedFile], unit: str | None, advance: Callable[[int],
 
     body = Body(readable, (unit,) if unit else ("*.service",), settle)
     body.read(advance)
+    snapshots.join(body)
     for record in body.tracker.records():
         settle(body, record)
     analysis = _gathered(body, judged, unit)

@@ -80,7 +80,7 @@ function aside(crash) {
     named("Ruled out", crash.ruled_out.map((other) => [other.cause, other.why])),
     crash.also.length ? section("Also seen", h("p", {}, crash.also.join(", "))) : null,
     named("Could not be seen", crash.gaps.map((gap) => [gap.source, gap.reason])),
-    crash.ground?.length ? section("The ground it stood on", h("ul", {}, crash.ground.map((said) => h("li", {}, line(said))))) : null,
+    crash.ground?.length ? section("The ground after it", h("ul", {}, crash.ground.map((said) => h("li", {}, line(said))))) : null,
     crash.notes.length ? section("Notes", h("ul", {}, crash.notes.map((note) => h("li", {}, line(note))))) : null,
     section("Find it again", h("dl", { class: "facts" },
       pair("fingerprint", h("code", {}, crash.fingerprint)), pair("made of", line(crash.signature)),

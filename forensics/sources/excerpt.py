@@ -48,9 +48,12 @@ def excerpt(invocation_id: str, refs: Iterable[str], path: Path | None = None) -
 def export(entry: Entry) -> bytes:
     """A record in export form; a field with a line break or a control character by its length (systemd's
     JOURNAL_EXPORT_FORMATS)."""
-    parts = []
+    parts = [
+        f"__CURSOR={entry.cursor}\n__REALTIME_TIMESTAMP={entry.realtime_usec}\n"
+        f"__MONOTONIC_TIMESTAMP={entry.monotonic_usec}\n".encode()
+    ]
     for name, value in entry.fields.items():
-        data = (value if name.startswith("__") else redact(value)).encode()
+        data = redact(value).encode()
         if any(byte < 32 and byte != 9 for byte in data):
             parts.append(name.encode() + b"\n" + len(data).to_bytes(8, "little") + data + b"\n")
         else:
