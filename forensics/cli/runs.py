@@ -21,7 +21,7 @@ from forensics.report import one_line
 from forensics.runs.compare import ended
 from forensics.runs.decoding import CONCURRENCY
 from forensics.runs.plot import svg
-from forensics.runs.shapes import RunEntryShape, TuningShape
+from forensics.runs.shapes import RunEntryShape, ThroughputShape, TuningShape
 
 _PAGE = 200
 _SHOWN_CHANGES = 3
@@ -84,17 +84,26 @@ def _list(server: str | None, limit: int, output: TableFormat) -> None:
     elif not found and output is TableFormat.TEXT:
         typer.echo("No runs.", err=True)
     else:
-        head = ("id", "server", "started", "ready", "ended", "fits", *(f"tok/s {name}" for name in _GROUPS), "accept")
-        _print([*head, "changed since the run before"], [_row(run) for run in found], output)
+        tables = [_throughput(run) for run in found]
+        named = [name for name in _GROUPS if any(name in table for table in tables)]
+        apart = output is TableFormat.CSV
+        kinds = ("best tok/s", "median tok/s") if apart else ("tok/s",)
+        speeds = [f"{kind}, {name} running" for name in named for kind in kinds]
+        head = ("id", "server", "started", "ready", "ended", "fits", *speeds, "accept", "changed since the run before")
+        _print(head, [_row(run, named, apart=apart) for run in found], output)
         if output is TableFormat.TEXT:
             for run in found:
                 if run["remark"]:
                     typer.echo(f"{run['id']}: {one_line(run['remark'])}")
 
 
-def _row(run: RunEntryShape) -> list[str]:
+def _throughput(run: RunEntryShape) -> dict[str, ThroughputShape]:
     decoded = run["decoding"]
-    best = {one["running_requests"]: one["best"] for one in decoded["throughput"]} if decoded else {}
+    return {one["running_requests"]: one for one in decoded["throughput"]} if decoded else {}
+
+
+def _row(run: RunEntryShape, named: Sequence[str], *, apart: bool) -> list[str]:
+    decoded, speeds = run["decoding"], _throughput(run)
     return [
         run["id"],
         run["server"],
@@ -102,10 +111,18 @@ def _row(run: RunEntryShape) -> list[str]:
         "-" if run["ready_after_seconds"] is None else f"{run['ready_after_seconds']:.0f} s",
         ended(run),
         _number(run["max_running_requests"]),
-        *(_number(best.get(name), 0) for name in _GROUPS),
+        *(cell for name in named for cell in _speed(speeds.get(name), apart=apart)),
         _number(decoded["accept_length"] if decoded else None, 2),
         changed(run),
     ]
+
+
+def _speed(speed: ThroughputShape | None, *, apart: bool) -> list[str]:
+    """Best and median: two cells for programs, one for people."""
+    if speed is None:
+        return ["-", "-"] if apart else ["-"]
+    best, median = f"{speed['best']:.0f}", f"{speed['median']:.0f}"
+    return [best, median] if apart else [f"{best} (median {median})"]
 
 
 def changed(run: RunEntryShape) -> str:

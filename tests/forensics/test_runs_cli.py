@@ -61,6 +61,10 @@ def test_the_tuning_table_for_programs(store: Store, inquest: Inquest, capsys: p
     assert [row["speculative_num_steps"] for row in rows] == ["1", "3", "5"]
     assert inquest("runs", "demo", "--by", "speculative_num_steps", "--format", "json") == 0
     assert json.loads(capsys.readouterr().out)["rows"][1]["best"] == {"1": 220, "5-16": 880}
+    assert inquest("runs", "--format", "csv") == 0
+    newest = next(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert (newest["best tok/s, 1 running"], newest["best tok/s, 5-16 running"]) == ("190", "760")
+    assert float(newest["median tok/s, 1 running"]) == pytest.approx(190, rel=0.02)
     assert inquest("runs", "--format", "json", "--limit", "2") == 0
     assert len(json.loads(capsys.readouterr().out)) == 2
 
