@@ -30,8 +30,6 @@ PLAIN = ".plain"
 _TELLING = (OomKill, OomVictim, Xid, GpuLost, DriverNoMemory)
 _MOST_KERNEL_EVENTS = 2000
 _SETTLE_EVERY = 20_000
-_ATTACH_USEC = 1_800_000_000
-_EARLIEST_USEC = 315_532_800_000_000
 _RUN_OVER_USEC = 2_000_000
 _MOST_PIDS = 512
 
@@ -80,7 +78,6 @@ class Body:
             self._feed(item)
         for invocation_id, log in self.programs.items():
             self.tracker.add(invocation_id, [event for _, event in log.close()])
-        self._join_snapshots()
 
     def _snapshot(self, file: SavedFile) -> list[Iterator[Entry | Told]]:
         """A saved status: the properties at once, the journal's lines below them as a stream."""
@@ -238,7 +235,7 @@ class Body:
         found = replace(found, stamp=None, pid=pid if found.pid is None else found.pid)
         self.tracker.add(invocation_id, [event for _, event in log.feed(line, found)])
         self._count(invocation_id, log.lines, entry.realtime_usec)
-        record = self._record(invocation_id)
+        record = self.record(invocation_id)
         if pid is not None and pid not in record.pids and len(record.pids) < _MOST_PIDS:
             role = role_of(entry.get("SYSLOG_IDENTIFIER"), "")
             record.pids[pid] = role or ("" if "main" in record.pids.values() else "main")
@@ -269,7 +266,7 @@ class Body:
             )
         )
 
-    def _record(self, invocation_id: str) -> RunRecord:
+    def record(self, invocation_id: str) -> RunRecord:
         record = self._by_id.get(invocation_id)
         if record is None:
             record = next(each for each in self.tracker.records() if each.invocation_id == invocation_id)
@@ -317,77 +314,10 @@ class Body:
         return alive[-1] if len({record.unit for record in alive}) == 1 else None
 
     def _count(self, invocation_id: str, lines: int, realtime_usec: int) -> None:
-        record = self._record(invocation_id)
+        record = self.record(invocation_id)
         _, monotonic_usec = self.place(realtime_usec)
         record.lines = max(record.lines, lines)
         if record.first_line_usec is None:
             record.first_line_usec = monotonic_usec
         record.last_line_usec = max(record.last_line_usec or 0, monotonic_usec)
         record.last_realtime_usec = max(record.last_realtime_usec, realtime_usec)
-
-    # --- snapshots ------------------------------------------------------------------------------------------
-
-    def _join_snapshots(self) -> None:
-        """What PID 1 said of a unit goes to the run that it speaks of, or stands for one of which nothing else is."""
-        for snapshot in self.snapshots:
-            record = self._run_of(snapshot)
-            if record is None:
-                if not snapshot.over:
-                    continue
-                record = self._run_from(snapshot)
-            usec = record.ended_usec
-            if usec is None:
-                usec = max(record.last_line_usec or 0, record.first_usec, *(event.usec for event in record.events), 0)
-            facts = list(snapshot.facts()) if record.ended_usec is None else [snapshot.state]
-            placed = [
-                replace(fact, record=replace(fact.record, boot_id=record.boot_id, monotonic_usec=usec))
-                for fact in facts
-            ]
-            self.tracker.add(record.invocation_id, placed)
-            if record.unit.endswith(PLAIN) and snapshot.unit:
-                record.unit = snapshot.unit
-            if record.ended_usec is None and snapshot.over:
-                record.ended_usec = usec
-                record.ended_realtime_usec = snapshot.exited_usec or record.last_realtime_usec
-
-    def _run_of(self, snapshot: Snapshot) -> RunRecord | None:
-        records = self.tracker.records()
-        if snapshot.invocation_id:
-            same = next((each for each in records if each.invocation_id == snapshot.invocation_id), None)
-            if same is not None:
-                return same
-        of_unit = [each for each in records if each.unit == snapshot.unit]
-        if not of_unit:
-            of_unit = [each for each in records if each.unit.endswith(PLAIN)]
-        elif snapshot.invocation_id and not of_unit[-1].invocation_id.startswith("text-"):
-            return None  # the journal knows this unit, but not this run
-        if not of_unit or not snapshot.over:
-            return None
-        exited = snapshot.exited_usec
-        if not exited:
-            return of_unit[-1]
-        nearest = min(of_unit, key=lambda each: abs(exited - each.last_realtime_usec))
-        dated = nearest.last_realtime_usec > _EARLIEST_USEC
-        return None if dated and abs(exited - nearest.last_realtime_usec) > _ATTACH_USEC else nearest
-
-    def _run_from(self, snapshot: Snapshot) -> RunRecord:
-        realtime = snapshot.exited_usec or snapshot.started_usec or 0
-        boot_id, ended_usec = self.place(realtime)
-        started = ended_usec - max(0, realtime - (snapshot.started_usec or realtime))
-        invocation_id = snapshot.invocation_id or f"show:{snapshot.unit}"
-        self.tracker.feed(
-            Lines(
-                unit=snapshot.unit,
-                invocation_id=invocation_id,
-                boot_id=boot_id,
-                count=0,
-                first_monotonic_usec=max(0, started),
-                last_monotonic_usec=ended_usec,
-                last_realtime_usec=realtime,
-            )
-        )
-        record = self._record(invocation_id)
-        record.first_line_usec = None
-        reason = "the journal among the files does not hold this run"
-        record.gaps += [Gap(source=source, reason=reason) for source in ("server", "systemd")]
-        return record

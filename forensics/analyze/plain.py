@@ -13,24 +13,18 @@ from forensics.analyze import other_servers as others
 from forensics.analyze import stamps, wrappings
 from forensics.analyze.lines import Line
 from forensics.analyze.text import Clock
-from forensics.analyze.units import FORKED, unit_in
+from forensics.analyze.told import claimed, note, role_of, told, values_of
 from forensics.analyze.wrappings import Unwrapped
 from forensics.entry import Entry
 from forensics.events import (
-    Batch,
-    ChildDied,
     Event,
-    Milestone,
-    NativeAbort,
     ProcessExit,
-    Record,
     ServerError,
     ServerSignal,
     UnitResult,
 )
-from forensics.redact import redact
-from forensics.sources import sglang_lines, systemd
-from forensics.sources.server import SKIPPED, ServerLog, parse_figures
+from forensics.sources import sglang_lines
+from forensics.sources.server import SKIPPED, ServerLog
 from forensics.sources.tracebacks import TRACEBACK
 
 SOURCE = "server"
@@ -184,7 +178,7 @@ class PlainLog:
         if "\x1b" in text:
             text = sglang_lines.ANSI.sub("", text)
         if pid is not None and found.role:
-            self._roles.setdefault(pid, _role(found.role))
+            self._roles.setdefault(pid, role_of(found.role))
         prefixed = sglang_lines.PREFIX.match(text)
         if self._begins_anew(text, prefixed, usec):
             yield from self._log.flush_all()
@@ -201,8 +195,8 @@ class PlainLog:
         if old := _OLD_PREFIX.match(text):
             text = text[old.end() :]
             entry = self._entry(line, text, usec, pid)
-        if claimed := _claimed(entry, text):
-            self._claim(*claimed)
+        if claim := claimed(entry, text):
+            self._claim(*claim)
             self.lines -= 1
             if not self.lines:
                 self.first_usec = None
@@ -213,11 +207,11 @@ class PlainLog:
             yield from self._log.feed(_with(entry, shown))
             yield from self._log.flush(pid)
             if shown.startswith("KeyboardInterrupt: terminated"):
-                yield ServerSignal(record=_record(entry), name="sigterm-received")
+                yield ServerSignal(record=note(entry), name="sigterm-received")
             return
-        if told := self._told(entry, shown) if len(shown) <= _TOLD_CHARS else []:
+        if found_here := told(entry, shown, sglang=self.sglang) if len(shown) <= _TOLD_CHARS else []:
             yield from self._log.flush(pid)
-            yield from told
+            yield from found_here
             return
         yield from self._fragment(entry, shown, pid, found)
 
@@ -250,32 +244,6 @@ class PlainLog:
         if len(claims) < _MOST_CLAIMS:
             claims.append((unit, event))
 
-    def _told(self, entry: Entry, text: str) -> list[Event]:
-        """What a line says on its own, that the live reader takes only behind SGLang's prefix, or not at all."""
-        record = _record(entry)
-        if ended := _ended(record, text):
-            return [ended]
-        if batch := sglang_lines.BATCH.match(text):
-            return [Batch(record=record, phase=batch["phase"].lower(), values=parse_figures(batch["figures"]))]
-        for row in sglang_lines.MILESTONES:
-            if match := row.pattern.match(text):
-                events: list[Event] = [Milestone(record=record, name=row.name, values=_values(match))]
-                return events
-        if not self.sglang and others.READY.match(text):
-            return [Milestone(record=record, name="ready")]
-        for row in (*sglang_lines.SIGNALS, *others.SIGNALS):
-            if match := row.pattern.match(text):
-                return [ServerSignal(record=record, name=row.name, values=_values(match))]
-        if throughput := others.THROUGHPUT.search(text):
-            return [_vllm_batch(record, throughput)]
-        if others.ABORTED_WITHOUT.match(text):
-            return [NativeAbort(record=record, exception="", what=text)]
-        for row in others.ENGINE_DEATHS:
-            if match := row.pattern.search(text):
-                child = match.groupdict().get("child") or "engine"
-                return [ChildDied(record=record, child=child, child_pid=None, exit_code=None)]
-        return []
-
     def _fragment(self, entry: Entry, text: str, pid: int | None, found: Unwrapped) -> Iterator[Event]:
         open_kind = self._log.reading(pid)
         if open_kind and open_kind != "content" and _NEW_RECORD.match(text) and TRACEBACK not in text:
@@ -292,73 +260,10 @@ class PlainLog:
         elif not open_kind and not self.sglang and len(text) <= _TOLD_CHARS:
             for row in others.ERRORS:
                 if match := row.pattern.search(text):
-                    yield ServerError(record=_record(entry), name=row.name, values=_values(match))
+                    yield ServerError(record=note(entry), name=row.name, values=values_of(match))
                     return
         yield from self._log.feed(_with(entry, text) if text != entry.message else entry)
 
 
 def _with(entry: Entry, message: str) -> Entry:
     return replace(entry, fields={**entry.fields, "MESSAGE": message})
-
-
-def _claimed(entry: Entry, text: str) -> tuple[str, Event] | None:
-    """A line in PID 1's words about a unit that it names."""
-    if ".service" not in text[:200] or (unit := unit_in(text)) is None:
-        return None
-    fields = {"_PID": "1", "_TRANSPORT": "journal", "UNIT": unit, "MESSAGE": text}
-    if FORKED.match(text):
-        fields |= {"_PID": "0", "_COMM": "(systemd)", "MESSAGE_ID": systemd.SPAWN_FAILED}
-    event = systemd.parse(replace(entry, fields=fields))
-    return (unit, event) if event is not None else None
-
-
-def _record(entry: Entry) -> Record:
-    return entry.record(SOURCE, redact(entry.message))
-
-
-def _values(match: re.Match[str]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, redact(value.strip())) for name, value in match.groupdict().items() if value is not None)
-
-
-def _role(name: str) -> str:
-    """vLLM's name of a process in the words used here."""
-    if name.startswith("APIServer"):
-        return "main"
-    return "scheduler" if name.startswith(("EngineCore", "Worker")) else "child"
-
-
-def _vllm_batch(record: Record, found: re.Match[str]) -> Batch:
-    values = [
-        ("running-req", found["running"]),
-        ("queue-req", found["waiting"]),
-        ("gen throughput (token/s)", found["tokens"]),
-    ]
-    if found["usage"]:
-        values.append(("token usage", f"{float(found['usage']) / 100:.2f}"))
-    return Batch(record=record, phase="decode", values=tuple(values))
-
-
-def _ended(record: Record, text: str) -> ProcessExit | None:
-    """The shell's or the container runtime's word on the end of the program."""
-    stripped = text.strip()
-    if len(stripped) > 400:
-        return None
-    number: int | None
-    if code := others.EXIT_CODE.match(stripped):
-        number = int(code["code"] or code["code2"] or code["code3"])
-        if number > 128:
-            return _exit(record, "killed", number - 128)
-        return _exit(record, "exited", number)
-    if others.GLUED_KILLED.match(stripped):
-        return _exit(record, "killed", 9)
-    shell = others.SHELL.fullmatch(stripped)
-    if shell is None:
-        return None
-    number = others.SHELL_SIGNALS[shell["word"].lower()]
-    if shell["number"] and int(shell["number"]) != number:
-        return None
-    return _exit(record, "dumped" if shell["core"] else "killed", number)
-
-
-def _exit(record: Record, code: str, status: int) -> ProcessExit:
-    return ProcessExit(record=record, process="main", command="", exit_code=code, exit_status=status)

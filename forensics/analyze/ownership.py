@@ -1,0 +1,99 @@
+"""Whose a kernel record is, where no journal says which processes were the server's."""
+
+from dataclasses import replace
+
+from forensics.analyze.body import PLAIN, Body
+from forensics.causality import Ending
+from forensics.events import (
+    ChildDied,
+    Event,
+    Gap,
+    Milestone,
+    OomKill,
+    OomVictim,
+    Segfault,
+    ServerSignal,
+    Xid,
+)
+from forensics.model import Run
+from forensics.timeline import Timeline
+
+_NEAR_USEC = 120_000_000
+_MOMENT_USEC = 10_000_000
+_SERVERS = ("python", "pt_main_thread", "sglang", "vllm", "ray::", "VLLM::")
+
+
+def joined_by_name(body: Body, run: Run, timeline: Timeline, *, told: bool) -> tuple[Run, Timeline]:
+    """Kernel records belong to a run if they name its cgroup, a pid that it named itself, or one of SGLang's processes.
+
+    `told` says that the run is known by its own log alone. Records without a wall clock are put to its end.
+    """
+    if told:
+        run = replace(run, pids=_told_pids(timeline) | run.pids)
+    pids = dict(run.pids)
+    undated: list[Event] = []
+    for event in body.undated:
+        if _is_of(run, event):
+            record = replace(event.record, boot_id=run.boot_id, monotonic_usec=run.ended_usec)
+            undated.append(replace(event, record=record))
+    first_sign = Ending(run, timeline).first_sign_usec
+    near = [event for event in timeline.events if 0 <= first_sign - event.usec <= _NEAR_USEC] if told else []
+    for event in (*undated, *(event for event in near if _is_of(run, event) or _fits(event, first_sign))):
+        if (pid := _pid_of(event)) is not None:
+            pids.setdefault(pid, "")
+    if not undated:
+        return replace(run, pids=pids), timeline
+    note = Gap(
+        source="clock",
+        reason="the kernel's stamps count from boot, and nothing tells when that was: joined by what they name",
+    )
+    joined = Timeline.of([*timeline.events, *undated], [*timeline.gaps, note], timeline.sources)
+    return replace(run, pids=pids), joined
+
+
+def _told_pids(timeline: Timeline) -> dict[int, str]:
+    """The processes that the server's own log names."""
+    found: dict[int, str] = {}
+    for event in timeline.events:
+        if isinstance(event, ChildDied) and event.child_pid is not None:
+            found[event.child_pid] = "scheduler" if event.child.startswith("scheduler") else "child"
+        elif isinstance(event, Milestone) and event.name == "server-process":
+            found[int(dict(event.values)["pid"])] = "main"
+        elif isinstance(event, ServerSignal) and event.name == "kill-process-tree":
+            found.setdefault(int(dict(event.values)["parent_pid"]), "main")
+    return found
+
+
+def _pid_of(event: Event) -> int | None:
+    if isinstance(event, OomKill):
+        return event.oom_victim_pid
+    if isinstance(event, OomVictim):
+        return event.victim_pid
+    if isinstance(event, Segfault):
+        return event.fault_pid
+    return event.xid_pid if isinstance(event, Xid) else None
+
+
+def _is_of(run: Run, event: Event) -> bool:
+    if run.owns_pid(_pid_of(event)):
+        return True
+    if isinstance(event, OomKill):
+        return run.owns_cgroup(event.task_memcg) or (
+            event.task.startswith("sglang::") and not _of_other_service(event.task_memcg, run)
+        )
+    comm = event.task if isinstance(event, OomVictim) else event.comm if isinstance(event, Segfault) else ""
+    return comm.startswith("sglang::")
+
+
+def _fits(event: Event, first_sign_usec: int) -> bool:
+    """A kill in the moment of the death, of a program such as a model server is, in no other service's cgroup."""
+    if not isinstance(event, OomKill) or first_sign_usec - event.usec > _MOMENT_USEC:
+        return False
+    return event.task.startswith(_SERVERS) and not any(
+        part.endswith(".service") for part in (event.task_memcg or "").split("/")
+    )
+
+
+def _of_other_service(cgroup: str | None, run: Run) -> bool:
+    services = [part for part in (cgroup or "").split("/") if part.endswith(".service")]
+    return bool(services) and not run.unit.endswith(PLAIN) and run.unit not in services
