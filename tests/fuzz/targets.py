@@ -133,9 +133,11 @@ SEEDS: tuple[bytes, ...] = (
     b'         "time": 9.5,\n         "msg": "hello"\n      }\n   ]\n}\n',
     b"Sun 2026-05-17 08:00:00.000000 UTC [s=aa;i=1;b=bb;m=1f;t=2f;x=3]\n    MESSAGE=hello\n    _PID=1\n",
     b"Id=sglang-maple.service\nActiveState=failed\nResult=signal\nExecMainCode=2\nExecMainStatus=9\n"
-    b"TimeoutStopUSec=1min 30s\nInvocationID=7c1d9f0e2b3a4c5d8e6f7a8b9c0d1e2f\nExecMainExitTimestamp=Sun 2026-05-17 08:00:45 UTC\n",
+    b"TimeoutStopUSec=1min 30s\nInvocationID=7c1d9f0e2b3a4c5d8e6f7a8b9c0d1e2f\n"
+    b"ExecMainExitTimestamp=Sun 2026-05-17 08:00:45 UTC\n",
     b"\xc3\x97 sglang-maple.service - Maple\n     Loaded: loaded\n     Active: failed (Result: signal) since Sun "
-    b"2026-05-17 08:00:45 UTC; 3min ago\n   Main PID: 47 (code=killed, signal=KILL)\n\nMay 17 08:00:01 maple python3[47]: hello\n",
+    b"2026-05-17 08:00:45 UTC; 3min ago\n   Main PID: 47 (code=killed, signal=KILL)\n\n"
+    b"May 17 08:00:01 maple python3[47]: hello\n",
     b'{"log":"[2026-05-17 08:00:01] hello\\n","stream":"stderr","time":"2026-05-17T08:00:01.5Z"}\n',
     b"2026-05-17T08:00:01.5Z stderr P half a li\n2026-05-17T08:00:01.5Z stderr F ne\n",
     b"(EngineCore_DP0 pid=95) ERROR 05-17 08:00:01 [core.py:7] Traceback (most recent call last):\n",
