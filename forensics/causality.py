@@ -34,6 +34,7 @@ from forensics.fatality import (
     LINGER_USEC,
     NATIVE_SIGNALS,
     PATIENCE_USEC,
+    SURVIVAL_USEC,
     Failure,
     end_usec,
     failures,
@@ -136,10 +137,12 @@ class Ending:
 
     def _answered(self, sent: SignalSent | ClientKill) -> bool:
         """Whether main reacted to a signal that did not end it at once: it said so, or it was gone soon after."""
-        said = (self.sigterm, self.sigquit, self.interrupted)
-        if any(event is not None and 0 <= event.usec - sent.usec + STREAM_SKEW_USEC <= _ANSWER_USEC for event in said):
+        name = sent.signal if isinstance(sent, ClientKill) else SIGNALS.get(sent.signal, "")
+        said = {"SIGTERM": self.sigterm, "SIGQUIT": self.sigquit, "SIGINT": self.interrupted}.get(name)
+        if said is not None and 0 <= said.usec - sent.usec + STREAM_SKEW_USEC <= _ANSWER_USEC:
             return True
-        return 0 <= self.end_usec - sent.usec + STREAM_SKEW_USEC <= _ANSWER_USEC
+        worked = self.timeline.first(Batch, after=sent.usec + SURVIVAL_USEC)
+        return worked is None and 0 <= self.end_usec - sent.usec + STREAM_SKEW_USEC <= _ANSWER_USEC
 
     @cached_property
     def fatal_signal(self) -> SignalSent | None:
@@ -279,8 +282,13 @@ class Ending:
 
     @cached_property
     def oom_notice(self) -> UnitOomKill | None:
-        """systemd's count of an OOM kill, unless the server worked on for long after it."""
-        return next((n for n in self.timeline.all(UnitOomKill) if not survived(self.timeline, n.usec)), None)
+        """systemd's count of an OOM kill, unless the server worked on after it, or after the kill that it counts."""
+        over = [kill.usec for kill in self.oom_kills if kill.outlived(self.run, self.timeline)]
+        for notice in self.timeline.all(UnitOomKill):
+            counted = any(abs(notice.usec - usec) <= LATE_KERNEL_USEC for usec in over)
+            if not counted and not survived(self.timeline, notice.usec):
+                return notice
+        return None
 
     # --- evidence --------------------------------------------------------------------------------------------
 
@@ -358,7 +366,7 @@ class Ending:
         Three witnesses, any of which suffices: the kernel log read without a gap; the unit's own memory.events,
         read after the death and before the cgroup was gone; the host-wide counter of /proc/vmstat, before and after.
         """
-        outlived = [kill for kill in self.oom_kills if survived(self.timeline, kill.usec)]
+        outlived = [kill for kill in self.oom_kills if kill.outlived(self.run, self.timeline)]
         if len(outlived) < len(self.oom_kills) or self.oom_notice:
             return None
         remains = self.timeline.last(Remains)

@@ -44,6 +44,8 @@ _STREAM_LATE_USEC = 1_000_000
 """Last words on stdout may reach journald after PID 1's record of the exit."""
 
 _SILENT_USEC = 10_000_000
+_HANGING_USEC = 900_000_000
+"""A main process whose exception nobody caught can wait for so long for children that do not end."""
 _TOLD_USEC = 30_000_000
 _USAGE_USEC = 10_000_000
 
@@ -70,6 +72,8 @@ _FAILING_ERRORS = (
 )  # fmt: skip
 _NEVER_MAINS = ("scheduler-watchdog", "nccl-timeout", "nccl-heartbeat", "process-group-watchdog", "device-assert")
 """Said by main, which has no GPU, these are somebody's prompt."""
+
+_ABORTS = ("glibc-abort", "c-assert", "llvm-error")
 
 _CHILDREN = ("scheduler", "detokenizer", "controller", "tokenizer")
 
@@ -102,14 +106,17 @@ def end_usec(run: Run, timeline: Timeline) -> int:
 
 
 def outlived(run: Run, timeline: Timeline, event: Event, after_usec: int = SURVIVAL_USEC) -> bool:
-    """Whether work went on after the event in the process that it befell (or, without a pid, anywhere)."""
+    """Whether work went on after the event in the process that it befell; anywhere, for one whose part is unknown."""
     pid = event.record.pid
+    role = run.pids.get(pid, "") if pid is not None else ""
+    role = role or (event.process if isinstance(event, Traceback) else "")
+    needed = pid is not None and (pid == run.main_pid or role in (*_CHILDREN, "main", "child"))
     for later in timeline.events:
         works = isinstance(later, Batch) or (isinstance(later, Milestone) and later.name in ("ready", "kv-cache"))
         if not works or later.usec <= event.usec + after_usec:
             continue
         # Batches are logged by schedulers, which die with main: they speak for main's life too.
-        if pid is None or later.record.pid in (None, pid) or pid == run.main_pid:
+        if not needed or later.record.pid in (None, pid) or pid == run.main_pid:
             return True
         # Of several ranks one writes them; none works on for long without the others.
         if later.usec > event.usec + LINGER_USEC:
@@ -127,7 +134,7 @@ def failures(run: Run, timeline: Timeline) -> Iterator[Failure]:
             if fatal.traceback(event):
                 yield event
         elif isinstance(event, ChildDied):
-            if fatal.end_usec - event.usec <= PATIENCE_USEC and not outlived(run, timeline, event, LINGER_USEC):
+            if fatal.child_death(event):
                 yield event
         elif isinstance(event, FatalPythonError | NativeAbort):
             if fatal.native(event):
@@ -142,6 +149,13 @@ class _Fatal:
         self.end_usec = end_usec(run, timeline)
         stats = timeline.first(LogStats)
         self.last_line_usec = stats.last_usec if stats else self.end_usec
+
+    def child_death(self, died: ChildDied) -> bool:
+        """Main may quote a prompt that says so: then the child worked on."""
+        if self.end_usec - died.usec > PATIENCE_USEC or outlived(self.run, self.timeline, died, LINGER_USEC):
+            return False
+        lines = (batch for batch in self.timeline.all(Batch) if batch.usec > died.usec + SURVIVAL_USEC)
+        return died.child_pid is None or not any(batch.record.pid == died.child_pid for batch in lines)
 
     def traceback(self, traceback: Traceback) -> bool:
         run, pid = self.run, traceback.record.pid
@@ -164,17 +178,36 @@ class _Fatal:
         return died is None or died.exit_code is None or died.exit_code >= 0
 
     def _ends_its_process(self, traceback: Traceback) -> bool:
-        """The end came soon, or at least nobody wrote a line any more: else it was handled."""
-        return self.end_usec - traceback.usec <= _UNCAUGHT_USEC or self.last_line_usec - traceback.usec <= _SILENT_USEC
+        """The end came soon, or a sign of it; of main, at least nobody wrote a line any more: else it was handled."""
+        waited = self.end_usec - traceback.usec
+        if waited <= _UNCAUGHT_USEC or self._sign_after(traceback):
+            return True
+        silent = self.last_line_usec - traceback.usec <= _SILENT_USEC and waited <= _HANGING_USEC
+        return silent and traceback.process in ("main", "")
+
+    def _sign_after(self, event: Event) -> bool:
+        """Whether main soon spoke of a child's death, or was told of one."""
+        signs = ("sigquit-received", "child-failed")
+        return any(
+            0 <= later.usec - event.usec <= _UNCAUGHT_USEC
+            and (isinstance(later, ChildDied) or (isinstance(later, ServerSignal) and later.name in signs))
+            for later in self.timeline.events
+        )
 
     def native(self, event: FatalPythonError | NativeAbort) -> bool:
         run, pid = self.run, event.record.pid
         if outlived(run, self.timeline, event):
             return False
         if pid is not None and pid == run.main_pid:
-            return run.exit_code is None or (run.exit_code != "exited" and run.exit_status in NATIVE_SIGNALS)
+            return self._main_may_have_crashed()
         role = run.pids.get(pid, "") if pid is not None else "unknown"
-        return role in (*_CHILDREN, "unknown") or self.end_usec - event.usec <= PATIENCE_USEC
+        return role in (*_CHILDREN, "unknown") or self.end_usec - event.usec <= _USAGE_USEC
+
+    def _main_may_have_crashed(self) -> bool:
+        code, status = self.run.exit_code, self.run.exit_status
+        if code is None:
+            return self.run.result != "success"
+        return code != "exited" and status in NATIVE_SIGNALS
 
     def error(self, error: ServerError) -> bool:
         run, pid = self.run, error.record.pid
@@ -182,12 +215,26 @@ class _Fatal:
             return False
         if outlived(run, self.timeline, error) and not (error.name == "scheduler-watchdog" and self._told_main(error)):
             return False
-        if error.name in _NEVER_MAINS and pid is not None and pid == run.main_pid:
+        mains = pid is not None and pid == run.main_pid
+        if error.name in _NEVER_MAINS and (mains or not self._took_effect(error)):
             return False
+        if error.name in _ABORTS and mains:
+            return self._main_may_have_crashed()
         if error.name == "usage-error":
             status = run.exit_code in (None, "exited") and run.exit_status in (None, 2)
             return status and self.end_usec - error.usec <= _USAGE_USEC and not self._started(error)
         return error.name != "address-in-use" or not self._opened(error)
+
+    def _took_effect(self, error: ServerError) -> bool:
+        """Whether the end came in due time, or its process spoke of its own death: each of these leads to that."""
+        if self.end_usec - error.usec <= PATIENCE_USEC:
+            return True
+        ends = (
+            event for event in self.timeline.events if isinstance(event, FatalPythonError | NativeAbort | Traceback)
+        )
+        return any(
+            event.record.pid == error.record.pid and 0 <= event.usec - error.usec <= PATIENCE_USEC for event in ends
+        )
 
     def _told_main(self, error: ServerError) -> bool:
         """Whether SIGQUIT reached main soon after, for nothing else, and the end followed, even if work had resumed."""

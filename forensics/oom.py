@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from forensics.events import Batch, OomKill, OomLimit, OomVictim
-from forensics.fatality import LINGER_USEC
+from forensics.fatality import LINGER_USEC, SURVIVAL_USEC
 from forensics.model import Run
 from forensics.timeline import Timeline
 
@@ -43,6 +43,15 @@ class Kill:
     @property
     def usec(self) -> int:
         return self.first.usec
+
+    def outlived(self, run: Run, timeline: Timeline) -> bool:
+        """Whether the run went on without the victim: a helper's kill ends nothing by itself."""
+        if self.victim != "helper":
+            return survived(timeline, self.usec)
+        if run.result == "oom-kill" and not survived(timeline, self.usec):
+            return False  # systemd itself ended the unit for it.
+        worked = timeline.first(Batch, after=self.usec + SURVIVAL_USEC)
+        return worked is not None or run.ended_usec - self.usec > LINGER_USEC
 
 
 def kills(run: Run, timeline: Timeline) -> Iterator[Kill]:

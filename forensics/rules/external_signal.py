@@ -232,6 +232,9 @@ def _ended_of_sigterm(ending: Ending) -> bool:
     run = ending.run
     if run.exit_code == "killed" and run.exit_status == 9:
         return ending.self_kill is not None or _drained(ending)
+    if run.exit_code == "exited":
+        # It leaves with 0, or as some do with 128 + 15; another status has another reason.
+        return run.exit_status in (0, 143) or ending.echo is not None
     return True
 
 

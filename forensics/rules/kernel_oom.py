@@ -12,7 +12,7 @@ from forensics.causality import SIGNALS, Ending
 from forensics.events import CgroupMemory, Remains, UnitOomKill
 from forensics.failure import headline, said, sentence
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
-from forensics.oom import Kill, survived
+from forensics.oom import Kill
 from forensics.senders import signals_to
 
 _BUILD = re.compile(r"[Nn]inja|nvcc|cicc|ptxas|cc1plus|[Cc]ompil|subcommand failed|returned non-zero|died with|Killed")
@@ -37,7 +37,7 @@ def match(ending: Ending) -> Finding | NotThis | None:
 
 
 def _ended_it(ending: Ending, kill: Kill) -> bool:
-    if survived(ending.timeline, kill.usec):
+    if kill.outlived(ending.run, ending.timeline):
         return False
     dying = ending.failure is not None and ending.failure.usec < kill.usec
     if kill.victim == "main":
@@ -126,7 +126,7 @@ def _risen(ending: Ending) -> Remains | None:
     if remains is None or remains.memory is None or not remains.memory.oom_kill:
         return None
     before = [sample.oom_kill for sample in ending.timeline.all(CgroupMemory) if sample.oom_kill is not None]
-    outlived = sum(survived(ending.timeline, kill.usec) for kill in ending.oom_kills)
+    outlived = sum(kill.outlived(ending.run, ending.timeline) for kill in ending.oom_kills)
     return remains if remains.memory.oom_kill > max([outlived, *before]) else None
 
 

@@ -6,7 +6,8 @@ Followed by: code=killed, status=9/KILL (or a drain after earlyoom's SIGTERM); R
 """
 
 from forensics.causality import LATE_KERNEL_USEC, Ending
-from forensics.events import UserspaceOomKill
+from forensics.events import Batch, UserspaceOomKill
+from forensics.fatality import SURVIVAL_USEC
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
 from forensics.oom import survived
 
@@ -61,6 +62,8 @@ def _unnamed(ending: Ending) -> UserspaceOomKill | None:
     first = min(ending.first_sign_usec, ending.sigterm.usec if ending.sigterm else ending.first_sign_usec)
     for event in ending.timeline.all(UserspaceOomKill):
         named = event.unit or event.cgroup or event.victim_pid
+        if ending.sigterm is None and ending.timeline.first(Batch, after=event.usec + SURVIVAL_USEC) is not None:
+            continue
         if not named and first - _MOMENT_USEC <= event.usec <= first + LATE_KERNEL_USEC:
             return event
     return None
