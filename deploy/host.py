@@ -1,6 +1,7 @@
 """Inquest on this very system, whose PID 1 is systemd: put it in place, start it, take it away."""
 
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -8,7 +9,7 @@ import tomllib
 from pathlib import Path
 
 from deploy import environment, packages, sglang_cpu
-from deploy.progress import DeployError, answer, run, say, step
+from deploy.progress import HEARTBEAT_SECONDS, DeployError, answer, run, say, step
 
 ROOTFS = Path(__file__).resolve().parent / "rootfs"
 CONFIG = Path("/etc/inquest")
@@ -16,6 +17,7 @@ SERVERS = CONFIG / "servers"
 COMMAND = Path("/usr/local/bin/inquest")
 STATE = (Path("/var/lib/inquestd"), Path("/var/lib/sglang"))
 CACHES = (Path("/opt/inquest"), Path("/var/lib/inquest"))
+DAEMON = "inquestd.service"
 _DROPIN = "usr/local/lib/systemd/journald.conf.d/inquest.conf"
 _POLL_SECONDS = 1.0
 
@@ -55,25 +57,34 @@ def install(spec: Path | None) -> str:
             run(["systemctl", "restart", "systemd-journald"])
         run(["systemctl", "daemon-reload"])
     with step("inquestd"):
-        run(["systemctl", "enable", "inquestd.service"])
-        run(["systemctl", "restart", "inquestd.service"], todo="see: journalctl -u inquestd")
+        run(["systemctl", "enable", DAEMON])
+        _start_daemon()
         # Optional: runs only where somebody enabled it.
         run(["systemctl", "try-restart", "inquest-sigtrace.service"])
     return unit
+
+
+def _start_daemon() -> None:
+    done = subprocess.run(["systemctl", "restart", DAEMON], stdin=subprocess.DEVNULL, capture_output=True)
+    if done.returncode != 0:
+        words = answer(["journalctl", "--no-pager", "--lines", "15", "--output", "cat", "--unit", DAEMON], check=False)
+        raise DeployError(f"{DAEMON} did not start; its last words:\n{words}", todo=f"journalctl -u {DAEMON}")
 
 
 def start(unit: str) -> None:
     """Start a server and show what it is doing until it answers."""
     with step(f"{unit} (real SGLang needs a minute or two)"):
         began = time.monotonic()
-        said = ""
+        said, told = "", began
         process = subprocess.Popen(["systemctl", "start", unit], stdin=subprocess.DEVNULL)
         while process.poll() is None:
             time.sleep(_POLL_SECONDS)
             status = answer(["systemctl", "show", unit, "--property", "StatusText", "--value"]).strip()
-            if status and status != said:
-                said = status
-                say(f"    {time.monotonic() - began:.0f} s  {status}")
+            # Its seconds count on; what it is doing is the news.
+            doing, now = re.sub(r"\d+", "", status), time.monotonic()
+            if status and (doing != said or now - told >= HEARTBEAT_SECONDS):
+                said, told = doing, now
+                say(f"    {now - began:.0f} s  {status}")
         if process.returncode != 0:
             words = answer(["systemctl", "status", "--no-pager", "--lines", "15", unit], check=False)
             raise DeployError(f"{unit} did not start:\n{words}", todo=f"journalctl -u {unit}; inquest crashes")
@@ -85,9 +96,8 @@ def remove(*, purge: bool) -> None:
         servers = answer(["systemctl", "list-units", "--plain", "--no-legend", "--all", "sglang-*.service"])
         for line in servers.splitlines():
             run(["systemctl", "stop", line.split()[0]])
-        subprocess.run(
-            ["systemctl", "disable", "--now", "inquest-sigtrace.service", "inquestd.service"], capture_output=True
-        )
+        subprocess.run(["systemctl", "disable", "--now", "inquest-sigtrace.service", DAEMON], capture_output=True)
+        run(["systemctl", "stop", "sglang.slice", "inquest.slice"])
     with step("files"):
         for file in _installed_files():
             if purge or not file.is_relative_to("/etc"):
