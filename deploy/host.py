@@ -55,6 +55,8 @@ def install(spec: Path | None) -> str:
             Path("/var/log/journal").mkdir(exist_ok=True)
             run(["systemd-tmpfiles", "--create", "--prefix", "/var/log/journal"])
             run(["systemctl", "restart", "systemd-journald"])
+        # Where dbus has only just been installed, nothing has started it yet.
+        run(["systemctl", "start", "dbus.socket"])
         run(["systemctl", "daemon-reload"])
     with step("inquestd"):
         run(["systemctl", "enable", DAEMON])
