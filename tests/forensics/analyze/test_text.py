@@ -4,8 +4,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from forensics.analyze import analyze
+from forensics.errors import InputError
 from tests.forensics.analyze.saved import (
     BATCH,
     INVOCATION,
@@ -24,6 +26,7 @@ from tests.forensics.analyze.saved import (
     verdict,
     write,
 )
+from tests.forensics.sources.journals import write_journal
 
 STARTED = systemd(0, f"Started {UNIT} - SGLang server maple.")
 KILLED = [systemd(45, f"{UNIT}: Main process exited, code=killed, status=9/KILL")]
@@ -385,3 +388,38 @@ def test_what_a_long_log_leaves_in_memory_is_bounded(tmp_path: Path) -> None:
 def test_a_line_of_another_day_does_not_turn_the_clock_back(tmp_path: Path) -> None:
     lines = [*served(), line(5, "a child with a slow clock"), *child_died(40, -9)]
     assert only(judged(tmp_path, lines))["died_at"].startswith("2026-05-17T08:00:45")
+
+
+def fields(journal: Journal) -> list[tuple[int, dict[str, str]]]:
+    kept = []
+    for entry in journal.entries:
+        own = {name: value for name, value in entry.items() if not name.startswith("__") and name != "_BOOT_ID"}
+        kept.append((int(entry["__MONOTONIC_TIMESTAMP"]), own))
+    return kept
+
+
+def test_a_binary_journal_whatever_it_is_called(tmp_path: Path) -> None:
+    journal = Journal().started()
+    for text in oom(4711, "python3"):
+        journal.kernel(44, text)
+    made = tmp_path / "made" / "x.journal"
+    write_journal(made, fields(journal.exited(45)))
+    copied = tmp_path / "copied.bin"
+    copied.write_bytes(zstandard.ZstdCompressor().compress(made.read_bytes()))
+    for path in (made, copied):
+        crash = only(analyze([str(path)]))
+        assert (crash["cause"], crash["strength"], crash["unit"]) == ("kernel-oom", "confirmed", UNIT)
+
+
+def test_a_binary_journal_that_was_cut_short(tmp_path: Path) -> None:
+    made = tmp_path / "made" / "x.journal"
+    write_journal(made, fields(Journal().started().exited(45)))
+    for share in (0.1, 0.3, 0.6):
+        whole = made.read_bytes()
+        cut = tmp_path / "cut.bin"
+        cut.write_bytes(whole[: int(len(whole) * share)])
+        try:
+            found = analyze([str(cut)])
+        except InputError:
+            continue
+        assert found.crashes or found.reason
