@@ -11,6 +11,8 @@ the journal, as root writes it (``_UID=0``):
 - ``INQUEST_HANG_SECONDS``: for how long it has not answered
 - ``INQUEST_HANG_PROBE``: what came instead (``nothing``, ``ConnectionRefusedError``)
 - ``INQUEST_HANG_PROCESSES``: a line each ``pid state comm command…``; state is the kernel's letter, ``T`` is stopped
+- ``INQUEST_HANG_LOST``: the names of processes that have ended since it was ready, a line each; SGLang itself may be
+  about to end then, which takes it up to 66 s
 - ``INQUEST_HANG_STACKS``: the stacks of main and schedulers by py-spy, or why there are none
 - ``INQUEST_ON_HANG``: ``tell``, or ``restart`` where systemd will end it
 
@@ -26,7 +28,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from service import stacks
@@ -69,6 +71,7 @@ class Heartbeat:
     process: Main
     give_up_seconds: float | None
     journal: str = JOURNAL_SOCKET
+    first: dict[Identity, str] = field(default_factory=dict)  # the processes that it was ready with, and their names
 
     def run(self) -> None:
         """Return when the server has ended. What goes wrong here never costs the server its life."""
@@ -89,17 +92,18 @@ class Heartbeat:
             notify("WATCHDOG=1")
             seen = self._note(seen)
             before, switches = switches, self._switches()
-            if _streams(before, switches):
-                answered = time.monotonic()
-            elif time.monotonic() - asked >= ASK_SECONDS or told:
+            if not _streams(before, switches):
+                if time.monotonic() - asked < ASK_SECONDS and not told:
+                    continue
                 asked = time.monotonic()
                 answer = health(self.endpoint, ANSWER_SECONDS)
                 # Whatever it says, it speaks: 503 is for SGLang itself to get over, or to die of.
-                if isinstance(answer, int) or _streams(switches, self._switches()):
-                    answered = time.monotonic()
-                elif not self.process.ended(SETTLE_SECONDS) and _is_active(self._unit):
-                    told = self._silent(answered, answer, told=told)
+                if not isinstance(answer, int) and not _streams(switches, self._switches()):
+                    if not self.process.ended(SETTLE_SECONDS) and _is_active(self._unit):
+                        self._silent(answered, answer, told=told)
+                        told = True
                     continue
+            answered = time.monotonic()
             if told:
                 told = False
                 self._speaks_again()
@@ -108,11 +112,12 @@ class Heartbeat:
     def _unit(self) -> str:
         return f"sglang-{self.server}.service"
 
-    def _silent(self, answered: float, answer: int | str, *, told: bool) -> bool:
+    def _silent(self, answered: float, answer: int | str, *, told: bool) -> None:
         """It did not answer: told once; given up where that is wanted and it is long or plain enough."""
         silence = time.monotonic() - answered
         pids = self._pids()
-        fields = record(self.server, pids, answer, silence, restart=self.give_up_seconds is not None)
+        lost = [name for process, name in self.first.items() if state(process) in (None, "Z", "X")]
+        fields = record(self.server, pids, answer, silence, lost, restart=self.give_up_seconds is not None)
         if not told:
             workers = [pid for pid in pids if command_line(pid).startswith("sglang::scheduler")]
             fields["INQUEST_HANG_STACKS"] = stacks.dump([self.process.pid, *workers[:2]])
@@ -121,10 +126,9 @@ class Heartbeat:
         stopped = any(_state(pid) == "T" for pid in pids)
         if self.give_up_seconds is not None and (stopped or silence >= self.give_up_seconds):
             notify("WATCHDOG=trigger")
-        return True
 
     def _speaks_again(self) -> None:
-        fields = record(self.server, self._pids(), None, 0, restart=self.give_up_seconds is not None)
+        fields = record(self.server, self._pids(), None, 0, (), restart=self.give_up_seconds is not None)
         self._send(fields)
         status("answers again")
 
@@ -144,6 +148,7 @@ class Heartbeat:
         if now != seen and os.geteuid() == 0 and unit_cgroup(self.server) is not None:
             with suppress(OSError):
                 note(self.server, os.environ.get("INVOCATION_ID", ""), [process.pid for process in now])
+        self.first = self.first or {process: comm(process.pid) for process in now}
         return now
 
     def _switches(self) -> dict[int, int]:
@@ -188,15 +193,22 @@ def _words(answer: int | str | None) -> str:
 
 
 def record(
-    server: str, pids: Sequence[int], answer: int | str | None, silence: float, *, restart: bool
+    server: str,
+    pids: Sequence[int],
+    answer: int | str | None,
+    silence: float,
+    lost: Sequence[str],
+    *,
+    restart: bool,
 ) -> dict[str, str]:
-    """The record's fields, without the stacks; `answer` is None when it answers again."""
+    """The record's fields, without the stacks; `answer` is None when it answers again, `lost` names what has ended."""
     unit = f"sglang-{server}.service"
     if answer is None:
         words = f"{unit} answers again"
     else:
         states = [f"{comm(pid)} is stopped" for pid in pids if _state(pid) == "T"]
-        words = f"{unit} runs but does not answer: {'; '.join([_words(answer), *states])}"
+        ended = [f"{name} has ended" for name in lost]
+        words = f"{unit} runs but does not answer: {'; '.join([_words(answer), *states, *ended])}"
     fields = {"MESSAGE": words, "MESSAGE_ID": MESSAGE_ID, "PRIORITY": _NOTICE if answer is None else _ERROR}
     fields |= {"SYSLOG_IDENTIFIER": NAME, "OBJECT_SYSTEMD_UNIT": unit, "INQUEST_UNIT": unit, "INQUEST_SERVER": server}
     fields |= {"INQUEST_INVOCATION_ID": os.environ.get("INVOCATION_ID", "")}
@@ -204,6 +216,7 @@ def record(
     fields |= {"INQUEST_ON_HANG": "restart" if restart else "tell"}
     if answer is not None:
         fields["INQUEST_HANG_PROBE"] = str(answer)
+        fields["INQUEST_HANG_LOST"] = "\n".join(lost)
         fields["INQUEST_HANG_SECONDS"] = f"{silence:.0f}"
         fields["INQUEST_HANG_SINCE_USEC"] = str(int((time.time() - silence) * 1e6))
     lines = [f"{pid} {_state(pid)} {comm(pid)} {command_line(pid)[:200]}" for pid in pids]

@@ -196,11 +196,13 @@ def test_stopped_process_is_named(start: Start) -> None:
     until = time.monotonic() + 5
     while "T" not in Path(f"/proc/{process.pid}/stat").read_text().split()[2] and time.monotonic() < until:
         os.sched_yield()
-    fields = record("demo", [process.pid], "nothing", 21.7, restart=True)
+    fields = record("demo", [process.pid], "nothing", 21.7, ["sglang::schedul"], restart=True)
     assert fields["MESSAGE"] == (
-        "sglang-demo.service runs but does not answer: no answer within 0 s; sleep is stopped"
+        "sglang-demo.service runs but does not answer: no answer within 0 s; sleep is stopped; "
+        "sglang::schedul has ended"
     ).replace("0 s", f"{heartbeat.ANSWER_SECONDS:.0f} s")
     assert fields["INQUEST_HANG_SECONDS"] == "22"
+    assert fields["INQUEST_HANG_LOST"] == "sglang::schedul"
     assert fields["INQUEST_HANG_PROCESSES"] == f"{process.pid} T sleep sleep 60"
 
 
