@@ -78,7 +78,7 @@ class Stream:
     entry, or counts and their sample together. `cursor` is where to resume after it, None before the first.
     """
 
-    reopen_after = 50_000
+    reopen_after = 20_000
 
     def __init__(self, path: Path | None, matches: Sequence[str]) -> None:
         self._path, self._matches = path, matches
@@ -170,7 +170,7 @@ class Records(Stream):
     """The records for which `translate` has an item: what PID 1, the kernel, journald … have to say."""
 
     # They lie far apart.
-    reopen_after = 2_000
+    reopen_after = 500
 
     def __init__(self, path: Path | None, matches: Sequence[str], translate: Callable[[Any], Item | None]) -> None:
         super().__init__(path, matches)
