@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.cli import guard, trial
+from forensics.cli import guard, trial, variants
 from forensics.cli.guard import Guard
 from forensics.cli.systemctl import UnitNow
 from forensics.errors import InputError, InquestError
@@ -41,8 +41,8 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The spec of the server demo; nothing on this machine is held against it."""
     made = tmp_path / "demo.toml"
     made.write_text(SPEC)
-    monkeypatch.setattr(trial, "spec_path", lambda server: tmp_path / f"{server}.toml")
-    monkeypatch.setattr(trial, "preflight", lambda spec, by_hand: ())
+    monkeypatch.setattr(variants, "spec_path", lambda server: tmp_path / f"{server}.toml")
+    monkeypatch.setattr(variants, "preflight", lambda spec, by_hand: ())
     return made
 
 
@@ -59,7 +59,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[s
 
 
 def test_a_variant_is_the_changed_spec_as_a_drop_in(path: Path) -> None:
-    made = trial._variant("demo", [parse("speculative.num_steps=10")], None)
+    made = variants.variant("demo", [parse("speculative.num_steps=10")], None)
     found = directives(made.dropin)
     assert "--speculative-num-steps 10" in found["[Service]", "ExecStart"][-1]
     assert found["[Service]", "Restart"][-1] == "no"
@@ -67,7 +67,7 @@ def test_a_variant_is_the_changed_spec_as_a_drop_in(path: Path) -> None:
 
 
 def test_the_time_to_become_ready_can_be_bounded(path: Path) -> None:
-    made = trial._variant("demo", [parse("speculative.num_steps=10")], "90s")
+    made = variants.variant("demo", [parse("speculative.num_steps=10")], "90s")
     assert directives(made.dropin)["[Service]", "TimeoutStartSec"][-1] == "90s"
     assert str(made) == "speculative.num_steps=10"
 
@@ -117,12 +117,12 @@ def test_it_needs_root(
 )
 def test_without_a_spec_that_served_there_is_no_way_back(path: Path, now: UnitNow, said: str) -> None:
     with pytest.raises(InquestError, match=said):
-        trial._check_there_is_a_way_back(UNIT, now, path)
+        variants.check_there_is_a_way_back(UNIT, now, path)
 
 
 def test_with_one_there_is(path: Path) -> None:
-    trial._check_there_is_a_way_back(UNIT, replace(SERVES, since=int(path.stat().st_mtime) + 5), path)
-    trial._check_there_is_a_way_back(UNIT, RESTS, path)
+    variants.check_there_is_a_way_back(UNIT, replace(SERVES, since=int(path.stat().st_mtime) + 5), path)
+    variants.check_there_is_a_way_back(UNIT, RESTS, path)
 
 
 # --- the way back --------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def test_two_trials_at_once_are_refused(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_bad_name_of_a_server_is_refused(path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
-        trial._variant("nobody", [parse("port=1")], None)
+        variants.variant("nobody", [parse("port=1")], None)
 
 
 def test_it_is_back_when_another_run_serves(
@@ -177,7 +177,7 @@ def test_it_is_back_when_another_run_serves(
     old = replace(SERVES, invocation_id="cd" * 16, status_text="ready after 20 s")
     states = iter([mine, stops, replace(old, active_state="activating"), old])
     monkeypatch.setattr(trial, "look", lambda unit: next(states))
-    monkeypatch.setattr(trial, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(trial, "LOOK_SECONDS", 0.0)
     assert trial._back(UNIT, SERVES, {mine.invocation_id})
     assert "serves again with the old spec: ready after 20 s" in capsys.readouterr().out
 
