@@ -23,6 +23,7 @@ ERRORS = _rows(
     ("foreign-error", r"(?P<what>Failed to initialize NVML: .*)"),
     ("library-complaint", r"(?P<what>OpenBLAS blas_thread_init: pthread_create.*)"),
     ("foreign-error", r"^(?:[\w.]+: )?(?P<what>Error 80[0-9]: .*)"),
+    ("c-assert", r"(?P<what>\S{1,200}:\d+: GGML_ASSERT\(.{1,200}\) failed.*)"),
     ("foreign-error", r"(?P<what>(?:error|failed)[^\n]{0,40}: (?:unable to load|failed to load) model.*)"),
 )
 """Failures without a traceback; the rules on failures read what they say."""
@@ -31,9 +32,13 @@ ENGINE_DEATHS = _rows(
     ("engine", r"Engine core proc (?P<child>\S+) died unexpectedly"),
     ("worker", r"(?:Worker proc|WorkerProc) (?P<child>\S+) died unexpectedly"),
     ("exit-code", r"Engine process failed to start|Engine core initialization failed\."),
+    ("gunicorn", r"Worker \(pid:(?P<pid>\d{1,10})\) was sent SIG(?P<signal>[A-Z]+)!"),
+    ("elastic", r"failed \(exitcode: (?P<exit_code>-?\d{1,5})\) local_rank: \d+ \(pid: (?P<pid>\d{1,10})\)"),
+    ("spawn", r"process (?P<rank>\d+) terminated with signal SIG(?P<signal>[A-Z]+)"),
+    ("loader", r"worker \(pid (?P<pid>\d{1,10})\) is killed by signal: (?P<word>[A-Z][a-z]+(?: [a-z]+)?)"),
     ("ray", r"The actor (?P<child>\S+) (?:is dead|died) because its (?:owner|worker)"),
 )
-"""A front end noticed that its engine is gone."""
+"""A front end, a launcher or a supervisor noticed that a process of its own is gone."""
 
 SIGNALS = _rows(
     ("sigterm-received", r"KeyboardInterrupt: terminated"),

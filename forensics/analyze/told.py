@@ -1,6 +1,7 @@
 """What one line of a plain log says on its own: of the server, its launcher, the shell, a container runtime. Pure."""
 
 import re
+import signal
 from dataclasses import replace
 
 from forensics.analyze import other_servers as others
@@ -36,9 +37,21 @@ def told(entry: Entry, text: str, *, sglang: bool) -> list[Event]:
         return [NativeAbort(record=record, exception="", what=text)]
     for row in others.ENGINE_DEATHS:
         if match := row.pattern.search(text):
-            child = match.groupdict().get("child") or "engine"
-            return [ChildDied(record=record, child=child, child_pid=None, exit_code=None)]
+            return [_child_died(record, match.groupdict())]
     return []
+
+
+def _child_died(record: Record, at: dict[str, str | None]) -> ChildDied:
+    pid, code = at.get("pid"), int(at["exit_code"] or 0) if at.get("exit_code") else None
+    if name := at.get("signal"):
+        number = getattr(signal, f"SIG{name}", None)
+        code = -int(number) if number is not None else None
+    elif word := at.get("word"):
+        number = others.SHELL_SIGNALS.get(word.lower())
+        code = -number if number is not None else None
+    return ChildDied(
+        record=record, child=at.get("child") or "engine", child_pid=int(pid) if pid else None, exit_code=code
+    )
 
 
 def claimed(entry: Entry, text: str) -> tuple[str, Event] | None:

@@ -25,6 +25,7 @@ PATTERN = re.compile(
     r"|SafetensorError|safetensors_rust|HeaderTooLarge|Attempted to load weight|size mismatch for"
     r"|shapes cannot be multiplied"
     r"|context_length|hot_token_id|draft.{0,40}(?:mismatch|vocab)|out of resource: shared memory|OutOfResources"
+    r"|No available memory for the cache blocks|larger than the (?:available|maximum) .{0,40}KV cache"
     r"|No such file or directory: .*(?:config|tokenizer|safetensors)|[Cc]annot find (?:any )?model"
 )
 """What SGLang, transformers and safetensors say of what they were told to run."""

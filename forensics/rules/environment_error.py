@@ -18,6 +18,7 @@ PATTERN = re.compile(
     r"|undefined symbol|cannot open shared object file|DLL load failed|GLIBC(?:XX)?_[\d.]+' not found"
     r"|Driver/library version mismatch|Error 80[23]: |system not yet initialized|unsupported display driver"
     r"|Found no NVIDIA driver|No CUDA GPUs are available|No accelerator \(CUDA|no CUDA-capable device"
+    r"|not compiled with CUDA"
     r"|Unexpected error from cudaGetDeviceCount|No space left on device|\[Errno (?:12|13|24|28)\]|Read-only file system"
     r"|Resource temporarily unavailable|can't start new thread|pthread_create failed|can't allocate memory"
     r"|less than the minimum required version|version .{0,40} is (?:not supported|too old|required)|Too many open files"

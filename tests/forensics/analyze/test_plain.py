@@ -335,3 +335,45 @@ def test_what_is_no_crash(lines: list[str], tmp_path: Path) -> None:
     found = judged(tmp_path, lines)
     assert found.crashes == []
     assert found.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("[CRITICAL] Worker (pid:77) was sent SIGKILL! Perhaps out of memory?", "unexplained-kill"),
+        (
+            "E0517 api.py:869] failed (exitcode: -9) local_rank: 0 (pid: 77) of binary: /usr/bin/python",
+            "unexplained-kill",
+        ),
+        (
+            "torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGSEGV",
+            "native-crash",
+        ),
+        ("RuntimeError: DataLoader worker (pid 77) is killed by signal: Bus error.", "native-crash"),
+    ],
+)
+def test_supervisors_that_tell_of_a_child(text: str, cause: str, tmp_path: Path) -> None:
+    crash = only(judged(tmp_path, [text]))
+    assert (crash["cause"], crash["strength"]) == (cause, "likely")
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        (
+            [
+                "/srv/ggml/src/ggml-cuda/rope.cu:409: GGML_ASSERT(src0->type == dst->type) failed",
+                "Aborted (core dumped)",
+            ],
+            "native-crash",
+        ),
+        (["Segmentation fault (core dumped)"], "native-crash"),
+        (
+            ["ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`."],
+            "configuration-error",
+        ),
+        (["AssertionError: Torch not compiled with CUDA enabled"], "environment-error"),
+    ],
+)
+def test_other_programs_again(lines: list[str], cause: str, tmp_path: Path) -> None:
+    assert verdict(judged(tmp_path, lines)) == (cause, "likely")
