@@ -21,12 +21,14 @@ EXACTNESS = (
     "How exact: in starts on an H200 that had the GPU to themselves (SGLang 0.5.17, dense models, mem_fraction_static "
     "given) the token count was within 0.1 % of SGLang's own where the free memory was known, within 0.5 % from the "
     "GPU's size alone. Several GPUs, quantised weights, hybrid models, and a mem_fraction_static that SGLang chooses "
-    "are near, by some percent. CUDA graphs and activations are not computed: they have to live in what stays free."
+    "are near, by some percent. CUDA graphs are a rule of thumb, good to a factor of two; activations are not "
+    "computed: both have to live in what stays free."
 )
 # A CUDA context with torch's first allocations, and what the driver keeps; seen: 1.2 GiB of an H200.
 CONTEXT_BYTES = int(1.2 * 2**30)
 _MIB = 1 << 20
 _MTP_LAYERS = 1
+_LEAST_GRAPHS_BYTES = 40 * _MIB
 # SGLang's own limit on running requests where nothing sets another.
 _MOST_RUNNING = 2048
 # SGLang's own mamba_full_memory_ratio: state to KV cache, and how many slots of state a request needs with a cache.
@@ -50,6 +52,7 @@ class Forecast:
     pool_tokens: int
     limited_by: str
     free_bytes: int
+    graphs_bytes: int
     logits_bytes: int
     numbers: Outcome
     headroom_tokens: int
@@ -119,6 +122,7 @@ def forecast(
         pool_tokens=tokens,
         limited_by=limited,
         free_bytes=int(before_bytes - used),
+        graphs_bytes=_graphs(spec, gpu_bytes, numbers, drafts=theirs is not None),
         logits_bytes=running * (numbers.num_draft_tokens or 1) * vocabulary * 4,
         numbers=numbers,
         headroom_tokens=_headroom(numbers),
@@ -159,6 +163,17 @@ def _states(spec: ServerSpec, ours: Footprint, numbers: Outcome, rest: float) ->
     capped = min(running, slots // _SLOTS_PER_REQUEST)
     taken = ours.state_bytes * (slots + 1 + ((capped + 1) * tokens if tokens else 0))
     return taken, slots, rest - taken
+
+
+def _graphs(spec: ServerSpec, gpu_bytes: int, numbers: Outcome, *, drafts: bool) -> int:
+    """By SGLang's own rule of thumb, 2 MiB for each request of the largest batch, and what was seen at least. A draft
+    model has graphs for its steps and for what it takes over from the target, besides those of the target."""
+    if spec.disable_cuda_graph or spec.device == "cpu":
+        return 0
+    _, batch = _by_size(gpu_bytes / _MIB, spec.parallel.tp_size or 1)
+    batch = spec.memory.cuda_graph_max_bs_decode or spec.memory.cuda_graph_max_bs or batch
+    each = max(_LEAST_GRAPHS_BYTES, 2 * _MIB * min(batch, numbers.max_running_requests or batch))
+    return each * (3 if drafts else 1)
 
 
 def _headroom(numbers: Outcome) -> int:

@@ -61,6 +61,7 @@ def rows(made: Forecast, seen: Observed | None = None) -> Iterator[Row]:
     if made.draft is not None:
         yield "KV cache of the draft", _gib(made.pool_tokens * made.draft.kv_bytes_per_token), _own(_nth(own.kv_gib, 1))
     yield "stays free for activations and graphs", _gib(made.free_bytes), _own(own.available_gib, own.graphs_gib)
+    yield "CUDA graphs, roughly", _gib(made.graphs_bytes), _own(own.graphs_gib or None)
     running = made.numbers.max_running_requests
     yield (
         "requests at a time at most",

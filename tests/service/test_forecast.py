@@ -54,10 +54,10 @@ def log(tokens: int, *pools: tuple[str, str], after: str) -> list[str]:
             f"[2026-11-29 10:00:10] KV Cache is allocated. dtype: torch.bfloat16, #tokens: {tokens}, "
             f"K size: {k} GB, V size: {v} GB"
         )
-    lines.append(
-        "[2026-11-29 10:00:12] Capture target verify CUDA graph end. elapsed=1.22 s, mem usage=0.04 GB, "
-        f"avail mem={after} GB."
-    )
+    lines += [
+        f"[2026-11-29 10:00:12] Capture {runner} CUDA graph end. elapsed=1.22 s, mem usage=0.04 GB, avail mem={after} GB."
+        for runner in ("target verify", "draft decode", "draft extend")[: 1 if len(pools) == 1 else 3]
+    ]
     lines.append(
         f"[2026-11-29 10:00:12] max_total_num_tokens={tokens}, chunked_prefill_size=8192, max_prefill_tokens=16384, "
         f"max_running_requests=16, context_len=16384, available_gpu_mem={after} GB"
@@ -101,6 +101,7 @@ def test_real_start_is_met(name: str, target: Model, tmp_path: Path) -> None:
         assert made.draft.kv_bytes_per_token * made.pool_tokens / GIB == pytest.approx(own.kv_gib[1], abs=0.02)
     # Activations and graphs live in it: the forecast is what they begin with.
     assert own.available_gib == pytest.approx(made.free_bytes / GIB, abs=0.6)
+    assert own.graphs_gib / made.graphs_bytes * GIB == pytest.approx(1, abs=0.7)
     # From the GPU's size alone.
     blind = forecast(spec(speculative), target, draft, **known)
     assert blind.pool_tokens == pytest.approx(own.max_total_num_tokens, rel=0.005)
