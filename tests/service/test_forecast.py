@@ -55,7 +55,7 @@ def log(tokens: int, *pools: tuple[str, str], after: str) -> list[str]:
             f"K size: {k} GB, V size: {v} GB"
         )
     lines += [
-        f"[2026-11-29 10:00:12] Capture {runner} CUDA graph end. elapsed=1.22 s, mem usage=0.04 GB, avail mem={after} GB."
+        f"[2026-11-29 10:00:12] Capture {runner} CUDA graph end. elapsed=1 s, mem usage=0.04 GB, avail mem={after} GB."
         for runner in ("target verify", "draft decode", "draft extend")[: 1 if len(pools) == 1 else 3]
     ]
     lines.append(
