@@ -26,7 +26,7 @@ from forensics.events import (
     UnitStarting,
     UnitState,
 )
-from forensics.model import Phase, Role, Run, RunRecord, Strength, Verdict
+from forensics.model import Family, Phase, Role, Run, RunRecord, Strength, Verdict
 from forensics.public import crash_shape
 from forensics.redact import redact_json
 from forensics.rules import RULES, Rule
@@ -80,6 +80,10 @@ def judge(body: Body, record: RunRecord) -> Judged | None:
     shape = shape_of(body, run, verdict, file)
     if end.how is How.STOPPED:
         shape |= {"cause": "clean-stop", "family": "stop", "strength": Strength.LIKELY.value, "summary": end.reason}
+    if text and not record.lines and verdict.family is not Family.START:
+        # Only systemd's lines were saved: whether the server had logged any is not known.
+        shape["summary"] = shape["summary"].removesuffix(_UNLOGGED)
+        shape["phase"] = None if verdict.phase is Phase.BEFORE_LOGGING else shape["phase"]
     if not _start_is_seen(timeline):
         shape["phase"], shape["became_ready"] = _phase_of_excerpt(verdict)
     return Judged(how, shape, end.reason or verdict.summary, serves(run, timeline))
@@ -105,9 +109,10 @@ def _phase_of_excerpt(verdict: Verdict) -> tuple[str | None, bool | None]:
 def judge_incident(body: Body, incident: Incident) -> Judged:
     verdict = classify(incident.run, incident.timeline, incident.rules or RULES)
     verdict = _held_back(verdict, text=_rests_on_text(body, verdict), naive=any(each.naive for each in body.files))
-    verdict = replace(verdict, summary=verdict.summary.removesuffix(_UNLOGGED))
+    # The kernel does not know what the process was to a server, nor how far that had come.
+    summary = verdict.summary.removesuffix(_UNLOGGED).replace(" the main process ", " process ")
+    verdict = replace(verdict, summary=summary, subclass=verdict.subclass.removesuffix("-main"))
     shape = shape_of(body, incident.run, verdict, None)
-    # The kernel does not know how far a server had come.
     shape["phase"] = shape["became_ready"] = None
     return Judged(How.DIED, shape, verdict.summary, serves=True)
 
@@ -185,6 +190,8 @@ def shape_of(body: Body, run: Run, verdict: Verdict, file: SavedFile | None) -> 
     shape: dict[str, Any] = redact_json(dict(crash_shape(dump_run(run), dump_verdict(verdict))))
     shape["log"] = file.name if file is not None else None
     named = body.units[0] if len(body.units) == 1 and "*" not in body.units[0] else None
+    if not run.unit.endswith((".service", ".scope", PLAIN)):
+        shape["unit"] = None  # only a process's name
     if run.unit.endswith(PLAIN):
         shape["unit"] = named
         shape["server"] = named or (file.name if file else run.unit)

@@ -320,7 +320,15 @@ def test_a_status_with_its_last_lines(tmp_path: Path) -> None:
 def test_the_kernels_log_alone(tmp_path: Path) -> None:
     crash = only(judged(tmp_path, [f"[  939.104411] {text}" for text in oom()]))
     assert (crash["cause"], crash["strength"], crash["unit"]) == ("kernel-oom", "likely", UNIT)
-    assert (crash["phase"], crash["died_at"]) == (None, None)
+    assert (crash["phase"], crash["died_at"], crash["subclass"]) == (None, None, "memcg")
+    crash = only(judged(tmp_path, [f"[  939.104411] {text}" for text in oom(77, "python", "/user.slice")]))
+    assert (crash["unit"], crash["server"]) == (None, "python")
+
+
+def test_only_systemds_lines_do_not_say_that_the_server_was_silent(tmp_path: Path) -> None:
+    crash = only(judged(tmp_path, [STARTED, *KILLED, SIGNAL]))
+    assert (crash["cause"], crash["phase"]) == ("unexplained-kill", None)
+    assert "had not logged" not in crash["summary"]
 
 
 @pytest.mark.parametrize(
