@@ -11,7 +11,7 @@ def main() -> None:
 
     try:
         # The daemon's memory is counted: it does not load what checks specs and renders units.
-        build(lean=sys.argv[1:2] == ["daemon"])()
+        build(lean=sys.argv[1:2] == ["daemon"])(prog_name="inquest")
     except InquestError as error:
         sys.stderr.write(f"inquest: {error.message}\n")
         if error.hint:
