@@ -124,9 +124,12 @@ def _reducer(kind: Kind, target: Model, draft: Model, names: str) -> Iterator[Mi
 
 
 def _auxiliary_states(draft: Model) -> int:
-    """SGLang asks the target for three layers' states unless the draft's configuration lists its own."""
-    own = draft.config.get("eagle_config")
-    ids = own.get("eagle_aux_hidden_state_layer_ids") if isinstance(own, dict) else None
+    """SGLang asks the target for three layers' states, unless the draft's configuration lists its own or wants none."""
+    found = draft.config.get("eagle_config")
+    own = found if isinstance(found, dict) else {}
+    if own.get("use_aux_hidden_state") is False:
+        return 1
+    ids = own.get("eagle_aux_hidden_state_layer_ids") or draft.config.get("eagle_aux_hidden_state_layer_ids")
     return len(ids) if isinstance(ids, list) and ids else AUXILIARY_STATES
 
 

@@ -128,7 +128,10 @@ def _give_up(child: int, stuck: Path) -> None:
     left = identity(child)
     with suppress(OSError):
         os.kill(child, signal.SIGKILL)
-    time.sleep(0.01)
+        # What can be killed is gone at once; what hangs in the driver stays.
+        ended = os.pidfd_open(child)
+        select.select([ended], [], [], _KILL_SECONDS)
+        os.close(ended)
     if os.waitpid(child, os.WNOHANG)[0] == child or left is None:
         return
     with suppress(OSError):

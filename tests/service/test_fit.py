@@ -131,9 +131,18 @@ def test_eagle3_draft_for_two_states(tmp_path: Path, target: Path) -> None:
     ]
 
 
-def test_eagle3_draft_that_lists_its_own_states(tmp_path: Path, target: Path) -> None:
-    layers = {"eagle_aux_hidden_state_layer_ids": [1, 2]}
-    assert words("EAGLE3", target, eagle3(tmp_path / "d", states=2, eagle_config=layers)) == []
+@pytest.mark.parametrize(
+    ("states", "keys"),
+    [
+        (2, {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 2]}}),
+        (2, {"eagle_aux_hidden_state_layer_ids": [1, 2]}),
+        (1, {"eagle_config": {"use_aux_hidden_state": False}}),
+    ],
+)
+def test_eagle3_draft_that_says_which_states(
+    tmp_path: Path, target: Path, states: int, keys: dict[str, object]
+) -> None:
+    assert words("EAGLE3", target, eagle3(tmp_path / "d", states=states, **keys)) == []
 
 
 def test_reduced_vocabulary_without_its_map(tmp_path: Path, target: Path) -> None:
