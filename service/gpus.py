@@ -22,6 +22,7 @@ __all__ = ["Gpu", "Gpus", "NoGpus", "Use", "ask", "main", "parse"]
 
 STUCK = Path("/run/inquest/nvml-stuck")
 _MOST_BYTES = 1 << 20
+_KILL_SECONDS = 0.5
 _UNKNOWN_PSTATE = 32
 
 
