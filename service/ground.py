@@ -24,7 +24,7 @@ from pathlib import Path
 from service.cgroup import Cgroup
 from service.gpus import Gpus, NoGpus, ask
 from service.identity import NOTES, Identity, comm, identity, noted, state, unit_of
-from service.logged import ask_last_line
+from service.logged import ask_last_line, last_usec
 
 __all__ = ["Ground", "look"]
 
@@ -91,7 +91,7 @@ def _last_line(question: subprocess.Popen[bytes] | None, gaps: list[str]) -> int
         return None
     try:
         output, _ = question.communicate(timeout=JOURNAL_SECONDS)
-        return round(float(output.split()[0]) * 1e6) if output.strip() else None
+        return last_usec(output)
     except subprocess.TimeoutExpired:
         question.kill()
         question.wait()

@@ -7,7 +7,7 @@ import subprocess
 from types import TracebackType
 from typing import Self
 
-__all__ = ["Logged", "ask_last_line", "memory_lines"]
+__all__ = ["Logged", "ask_last_line", "last_usec", "memory_lines"]
 
 _CHUNK_BYTES = 1 << 16
 _MUCH_BYTES = 1 << 22
@@ -88,11 +88,20 @@ def memory_lines(unit: str) -> list[str]:
 
 
 def ask_last_line(invocation_id: str) -> subprocess.Popen[bytes]:
-    """A running question for the run's last line: its output begins with seconds since 1970, or there is none."""
-    options = ["--lines=1", "--output=short-unix"]
+    """A running question for the run's last lines, for ``last_usec``."""
+    options = ["--lines=30", "--output=short-unix"]
     return subprocess.Popen(
         _journalctl(invocation_id, *options),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
+
+
+def last_usec(output: bytes) -> int | None:
+    """When the server last said something, microseconds since 1970: ``seconds host identifier[pid]: message``, a line
+    each, of which those of the unit's own steps do not count. Raises ``ValueError``."""
+    for line in reversed(output.splitlines()):
+        if b"]: inquest: " not in line and line[:1].isdigit():
+            return round(float(line.split()[0]) * 1e6)
+    return None

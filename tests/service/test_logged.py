@@ -55,14 +55,20 @@ def test_without_a_journal_there_are_no_lines(tmp_path: Path, monkeypatch: pytes
 
 
 def test_last_line(journalctl: Journalctl) -> None:
-    journalctl("echo '1764428552.123456 host sglang-demo[7]: bye'")
+    ours = "1764428559.000000 host sglang-demo[9]: inquest: not ready after 3 s"
+    journalctl(f"echo '1764428551.0 host sglang-demo[7]: a'; echo '1764428552.123456 host x[7]: b'; echo '{ours}'")
     gaps: list[str] = []
     assert _last_line(ask_last_line("abc"), gaps) == 1764428552123456
     assert gaps == []
 
 
 @pytest.mark.parametrize(
-    ("script", "gap"), [("echo nonsense", ["the journal's answer was not understood"]), ("exit 1", [])]
+    ("script", "gap"),
+    [
+        ("echo 1nonsense", ["the journal's answer was not understood"]),
+        ("exit 1", []),
+        ("echo '1.0 host x[9]: inquest: ready'", []),
+    ],
 )
 def test_no_last_line(journalctl: Journalctl, script: str, gap: list[str]) -> None:
     journalctl(script)
