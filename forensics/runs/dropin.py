@@ -7,6 +7,9 @@ _KEPT = frozenset({"ExecStartPre", "SourcePath", "Description"})
 _ONLY_GROW = frozenset({"RequiresMountsFor", "Wants", "After"})
 """Dependencies cannot be taken away by a drop-in, nor need they be."""
 
+_LISTS = ("Exec", "Environment")
+"""What these directives begin with can be given several times."""
+
 Directives = dict[tuple[str, str], list[str]]
 
 
@@ -42,8 +45,8 @@ def dropin(before: str, after: str, head: Sequence[str] = (), **service: str) ->
         if name in _ONLY_GROW:
             lines += [f"{name}={value}" for value in becomes if value not in was]
             continue
-        # A list is emptied first, else it would only grow.
-        if was:
+        # A list is emptied first, else it would only grow; what has one value takes the new one, and may not be empty.
+        if was and (name.startswith(_LISTS) or not becomes):
             lines.append(f"{name}=")
         lines += [f"{name}={value}" for value in becomes]
     blocks = [[section, *lines] for section, lines in sections.items() if lines]

@@ -25,11 +25,12 @@ def unit(raw: bytes) -> str:
 
 
 def merged(before: str, drop: str) -> dict[tuple[str, str], list[str]]:
-    """The unit as systemd reads it with the drop-in: an empty value empties a list, another is added."""
+    """The unit as systemd reads it with the drop-in: an empty value empties, another is added to a list or replaces."""
     found = directives(before)
     for key, values in directives(drop).items():
         for value in values:
-            found[key] = [] if value == "" else [*found.get(key, []), value]
+            grows = key[1].startswith(("Exec", "Environment"))
+            found[key] = [] if value == "" else [*found.get(key, []), value] if grows else [value]
     return {key: values for key, values in found.items() if values}
 
 
@@ -61,6 +62,7 @@ def test_directives_of_a_trial_hold_in_any_case() -> None:
     text = dropin(before, after, ["On trial: x"], Restart="no")
     assert text.startswith("# On trial: x\n\n[Service]\n")
     assert merged(before, text)["[Service]", "Restart"] == ["no"]
+    assert "\nRestart=\n" not in text
 
 
 def test_the_preflight_stays_that_of_the_file() -> None:
