@@ -29,6 +29,8 @@ DEADLINE_SECONDS = 5.0
 RETRY_SECONDS = 300.0
 # An answer usually takes a few milliseconds: worth waiting for, so that the sample is of now.
 _PATIENCE_SECONDS = 0.05
+# A killed child that is not stuck in the kernel has ended long before.
+_GOODBYE_SECONDS = 1.0
 
 
 class GpuProbe:
@@ -55,8 +57,10 @@ class GpuProbe:
         self._retry_at = 0.0
 
     def close(self) -> None:
-        if self._child is not None:
-            self._give_up()
+        self._give_up()
+        for child in self._given_up:
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(timeout=_GOODBYE_SECONDS)
 
     def sample(self) -> tuple[Event, ...] | None:
         """What every GPU looks like; None while the answer is on its way. SourceError when there is no NVML, no GPU,

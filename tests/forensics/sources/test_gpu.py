@@ -5,7 +5,7 @@ The machine of a unit test has no GPU; what the real NVML process says without o
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -42,15 +42,19 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def probe_of(clock: Clock, tmp_path: Path) -> Callable[[str], GpuProbe]:
+def probe_of(clock: Clock, tmp_path: Path) -> Iterator[Callable[[str], GpuProbe]]:
     """A probe whose process runs this Python text; `starts` counts how often it was started."""
+    made: list[GpuProbe] = []
 
     def make(text: str) -> GpuProbe:
         script = tmp_path / "nvml.py"
         script.write_text(f"open({str(tmp_path / 'starts')!r}, 'a').write('x')\n{text}")
-        return GpuProbe([sys.executable, "-I", str(script)], clock=clock)
+        made.append(GpuProbe([sys.executable, "-I", str(script)], clock=clock))
+        return made[-1]
 
-    return make
+    yield make
+    for probe in made:
+        probe.close()
 
 
 def starts(tmp_path: Path) -> int:
@@ -88,7 +92,6 @@ def test_what_nvml_says(probe_of: Callable[[str], GpuProbe], eventually: Eventua
         assert seen.pci_bus_id == "0000:c1:00.0"
         assert seen.processes == (GpuProcess(pid=4321, used_bytes=89 * GIB), GpuProcess(pid=4400, used_bytes=None))
         assert (seen.record.source, seen.record.ref) == ("gpu", "NVML GPU-1111")
-    probe.close()
 
 
 def test_unified_memory_is_unknown_not_zero(probe_of: Callable[[str], GpuProbe], eventually: Eventually) -> None:
@@ -96,7 +99,6 @@ def test_unified_memory_is_unknown_not_zero(probe_of: Callable[[str], GpuProbe],
     (seen,) = first(probe, eventually)
     assert isinstance(seen, GpuMemory)
     assert (seen.total_bytes, seen.used_bytes) == (None, None)
-    probe.close()
 
 
 def test_a_gpu_that_is_lost(probe_of: Callable[[str], GpuProbe], eventually: Eventually) -> None:
@@ -106,7 +108,6 @@ def test_a_gpu_that_is_lost(probe_of: Callable[[str], GpuProbe], eventually: Eve
     assert [type(event) for event in events] == [GpuMemory, GpuLost]
     assert isinstance(events[1], GpuLost)
     assert events[1].pci_bus_id == "0001:0a:00.0"
-    probe.close()
 
 
 def failure(probe: GpuProbe, eventually: Eventually) -> SourceError:
@@ -142,7 +143,6 @@ def test_nvml_that_hangs_is_given_up_and_not_started_again(
     assert starts(tmp_path) == 1
     clock.now += 2
     eventually(lambda: probe.sample() is None and starts(tmp_path) == 2)
-    probe.close()
 
 
 def test_a_process_that_cannot_be_killed_is_not_joined_by_another(
@@ -163,7 +163,6 @@ def test_a_process_that_cannot_be_killed_is_not_joined_by_another(
     assert starts(tmp_path) == 1
     kill()
     eventually(lambda: starts(tmp_path) == 2 if _retried(probe) else False)
-    probe.close()
 
 
 def _retried(probe: GpuProbe) -> bool:
@@ -236,6 +235,7 @@ def test_nvml_itself_without_a_gpu(eventually: Eventually) -> None:
         pytest.skip("this machine has an NVIDIA driver")
     probe = GpuProbe()
     assert failure(probe, eventually).code in ("no-nvml", "no-gpu")
+    probe.close()
 
 
 def test_bus_ids_are_written_as_the_kernel_does() -> None:
