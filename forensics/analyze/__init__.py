@@ -89,9 +89,10 @@ def _gathered(body: Body, judged: list[Judged], unit: str | None) -> Analysis:
         died = [each for each in died if each.serves]
     else:
         left_out = []
-    if not died:
+    if not any(each.serves for each in judged):
+        # No log of a server is there that the kernel's records could be about.
         events = [event for event in body.kernel_events or body.undated if not body.is_known(event)]
-        died = [judge_incident(body, incident) for incident in incidents(events, unit)]
+        died += [judge_incident(body, incident) for incident in incidents(events, unit)] if not died else []
     analysis = Analysis(
         crashes=sorted((each.shape for each in died), key=lambda shape: shape["died_at"] or ""),
         ended_well=[_short(each) for each in judged if each.how is How.STOPPED and (each.serves or unit)],

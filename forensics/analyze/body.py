@@ -22,6 +22,7 @@ from forensics.lives import role_of
 from forensics.model import RunRecord
 from forensics.sources import kernel, oomkillers
 from forensics.sources.journal import JOURNAL_DROPPED, JOURNAL_MISSED, Lines
+from forensics.sources.server import SKIPPED
 from forensics.tracker import LINGER_USEC, Tracker
 
 PLAIN = ".plain"
@@ -54,6 +55,7 @@ class Body:
     _boot: str = ""
     _text_boot: str = "text-0"
     _seen: int = 0
+    _held: dict[str, Entry] = field(default_factory=dict)
     _by_id: dict[str, RunRecord] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -76,6 +78,7 @@ class Body:
                 streams.append(self._first_known(file.entries(self.place, advance), file))
         for _, item in heapq.merge(*(self._keyed(stream) for stream in streams), key=lambda pair: pair[0]):
             self._feed(item)
+        self._feed_held()
         for invocation_id, log in self.programs.items():
             self.tracker.add(invocation_id, [event for _, event in log.close()])
 
@@ -172,6 +175,8 @@ class Body:
             event = kernel.parse(entry)
             if isinstance(event, _TELLING):
                 self.kernel_events.append(event)
+        if self._skim(entry):
+            return
         self._note_loss(entry)
         if self._is_program(entry):
             self._feed_program(entry)
@@ -179,6 +184,43 @@ class Body:
             self.tracker.feed(entry)
         if self._seen % _SETTLE_EVERY == 0:
             self._settle_old(entry)
+
+    def _skim(self, entry: Entry) -> bool:
+        """Count a server's line that carries no fact, as the daemon's reader does; of batch lines the last of a stretch
+        is fed. False where the entry must be fed."""
+        invocation_id = entry.get("_SYSTEMD_INVOCATION_ID")
+        gate = None
+        if entry.get("_TRANSPORT") == "stdout" and invocation_id and self._is_watched(entry.get("_SYSTEMD_UNIT")):
+            gate = SKIPPED.match(entry.message[:64].encode())
+        if gate is None:
+            self._feed_held()
+            return False
+        if gate["sample"]:
+            self._held[invocation_id] = entry
+        if not self._is_program(entry):
+            self.tracker.feed(
+                Lines(
+                    unit=entry.get("_SYSTEMD_UNIT"),
+                    invocation_id=invocation_id,
+                    boot_id=entry.boot_id,
+                    count=0 if gate["sample"] else 1,
+                    first_monotonic_usec=entry.monotonic_usec,
+                    last_monotonic_usec=entry.monotonic_usec,
+                    last_realtime_usec=entry.realtime_usec,
+                )
+            )
+        return True
+
+    def _feed_held(self) -> None:
+        held, self._held = self._held, {}
+        for sample in held.values():
+            if self._is_program(sample):
+                self._feed_program(sample)
+            else:
+                self.tracker.feed(sample)
+
+    def _is_watched(self, unit: str) -> bool:
+        return any(fnmatchcase(unit, glob) for glob in self.units)
 
     def _placed(self, entry: Entry, realtime_usec: int) -> Entry:
         boot_id, monotonic_usec = self.place(realtime_usec)
@@ -218,7 +260,7 @@ class Body:
             entry.get("_TRANSPORT") == "stdout"
             and bool(entry.get("_SYSTEMD_INVOCATION_ID"))
             and entry.get("_SYSTEMD_INVOCATION_ID").startswith("text-")
-            and any(fnmatchcase(entry.get("_SYSTEMD_UNIT"), glob) for glob in self.units)
+            and self._is_watched(entry.get("_SYSTEMD_UNIT"))
         )
 
     def _feed_program(self, entry: Entry) -> None:

@@ -50,4 +50,6 @@ def forged_end(record: RunRecord, timeline: Timeline) -> bool:
 
 
 def last_usec(record: RunRecord, timeline: Timeline) -> int:
-    return max([record.first_usec, record.last_line_usec or 0, *(event.usec for event in timeline.events)])
+    """The last that the server, or systemd of it, said; the machine goes on without them."""
+    own = (event.usec for event in timeline.events if event.record.source not in ("kernel", "oomkillers"))
+    return max([record.first_usec, record.last_line_usec or 0, *own])

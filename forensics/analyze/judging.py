@@ -9,7 +9,7 @@ from forensics.analyze.claims import claims_of, forged_end, last_usec, with_clai
 from forensics.analyze.coverage import covered
 from forensics.analyze.endings import End, How, end_of
 from forensics.analyze.incidents import Incident
-from forensics.analyze.ownership import joined_by_name
+from forensics.analyze.ownership import joined_by_name, killed_after
 from forensics.analyze.reading import SavedFile
 from forensics.causality import Ending
 from forensics.classify import classify
@@ -68,6 +68,9 @@ def judge(body: Body, record: RunRecord) -> Judged | None:
             end = end_of(Ending(run, timeline), followed=_followed(body, record, file))
             timeline = Timeline.of([*timeline.events, *end.facts], timeline.gaps, timeline.sources)
             rules = end.rules
+            killed = killed_after(body, run, timeline) if end.how is How.ALIVE and file is not None else None
+            if killed is not None:
+                end, run = End(How.DIED), replace(run, ended_usec=killed)
     run, timeline = joined_by_name(body, run, timeline, told=file is not None)
     body.know(run.unit, run.pids)
     verdict = classify(run, timeline, rules)

@@ -20,6 +20,7 @@ from forensics.timeline import Timeline
 
 _NEAR_USEC = 120_000_000
 _MOMENT_USEC = 10_000_000
+_IDLE_USEC = 3_600_000_000
 _SERVERS = ("python", "pt_main_thread", "sglang", "vllm", "ray::", "VLLM::")
 
 
@@ -37,10 +38,14 @@ def joined_by_name(body: Body, run: Run, timeline: Timeline, *, told: bool) -> t
             record = replace(event.record, boot_id=run.boot_id, monotonic_usec=run.ended_usec)
             undated.append(replace(event, record=record))
     first_sign = Ending(run, timeline).first_sign_usec
+    fitting = [event for event in timeline.events if told and _fits(event, first_sign)]
     near = [event for event in timeline.events if 0 <= first_sign - event.usec <= _NEAR_USEC] if told else []
-    for event in (*undated, *(event for event in near if _is_of(run, event) or _fits(event, first_sign))):
+    for event in (*undated, *(event for event in near if _is_of(run, event))):
         if (pid := _pid_of(event)) is not None:
             pids.setdefault(pid, "")
+    for event in fitting:
+        if (pid := _pid_of(event)) is not None:
+            pids[pid] = pids.get(pid) or "child"
     if not undated:
         return replace(run, pids=pids), timeline
     note = Gap(
@@ -49,6 +54,24 @@ def joined_by_name(body: Body, run: Run, timeline: Timeline, *, told: bool) -> t
     )
     joined = Timeline.of([*timeline.events, *undated], [*timeline.gaps, note], timeline.sources)
     return replace(run, pids=pids), joined
+
+
+def killed_after(body: Body, run: Run, timeline: Timeline) -> int | None:
+    """When the kernel killed a process of a run whose own log ends as if nothing had happened; None if it did not.
+
+    An idle server logs nothing, so the kill may come long after the last line.
+    """
+    run = replace(run, pids=_told_pids(timeline) | run.pids)
+    deaths = (OomKill, OomVictim, Segfault)
+    if any(isinstance(event, deaths) and _is_of(run, event) for event in body.undated):
+        return run.ended_usec
+    for event in (*timeline.events, *body.kernel_events):
+        later = event.usec - run.ended_usec
+        if not isinstance(event, deaths) or later <= -_MOMENT_USEC or event.record.boot_id != run.boot_id:
+            continue
+        if later <= (_IDLE_USEC if _is_of(run, event) else _MOMENT_USEC if _fits(event, event.usec) else -1):
+            return max(event.usec, run.ended_usec)
+    return None
 
 
 def _told_pids(timeline: Timeline) -> dict[int, str]:

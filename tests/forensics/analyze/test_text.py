@@ -431,3 +431,34 @@ def test_a_binary_journal_that_was_cut_short(tmp_path: Path) -> None:
         except InputError:
             continue
         assert found.crashes or found.reason
+
+
+def test_a_servers_log_that_ends_healthy_and_the_kernels_kill(tmp_path: Path) -> None:
+    server = write(tmp_path, served(), "server.log")
+    for clock in ("[Sun May 17 08:00:35 2026] ", "[Sun May 17 08:20:35 2026] ", "[  939.104411] "):
+        kernel = write(tmp_path, [f"{clock}{text}" for text in oom(4711, "python3")], "dmesg.txt")
+        crash = only(analyze([server, kernel]))
+        assert (crash["cause"], crash["strength"], crash["subclass"]) == ("kernel-oom", "likely", "memcg-main")
+    foreign = [f"[Sun May 17 08:00:35 2026] {text}" for text in oom(99, "etl", "/system.slice/etl.service")]
+    assert analyze([server, write(tmp_path, foreign, "dmesg.txt")]).crashes == []
+    hours_later = [f"[Sun May 17 14:00:35 2026] {text}" for text in oom(4711, "python3")]
+    assert analyze([server, write(tmp_path, hours_later, "dmesg.txt")]).crashes == []
+
+
+def test_a_container_whose_program_the_kernel_killed_in_that_moment(tmp_path: Path) -> None:
+    server = write(tmp_path, [*served(), "sglang-1 exited with code 137"], "server.log")
+    scope = "/system.slice/docker-5f0a.scope"
+    kernel = write(tmp_path, [f"[Sun May 17 08:00:29 2026] {text}" for text in oom(77, "python3", scope)], "dmesg.txt")
+    assert verdict(analyze([server, kernel])) == ("kernel-oom", "likely")
+    long_before = write(
+        tmp_path, [f"[Sun May 17 07:00:29 2026] {text}" for text in oom(77, "python3", scope)], "dmesg.txt"
+    )
+    assert verdict(analyze([server, long_before])) == ("unexplained-kill", "likely")
+
+
+def test_a_gpu_that_failed_beside_a_server_that_was_stopped(tmp_path: Path) -> None:
+    server = write(tmp_path, [*served(), *stopped(40)], "server.log")
+    kernel = write(
+        tmp_path, ["[Sun May 17 08:00:30 2026] NVRM: Xid (PCI:0000:41:00): 95, Uncontained ECC error."], "dmesg.txt"
+    )
+    assert analyze([server, kernel]).crashes == []
