@@ -6,7 +6,18 @@ Followed by: Result=exit-code; the reason stands in the forked child's own line 
 """
 
 from forensics.causality import Ending
-from forensics.events import Event, LogStats, PreflightRefused, ProcessExit, SpawnFailed, StartFailed, UnitResult
+from forensics.events import (
+    Batch,
+    Event,
+    LogStats,
+    Milestone,
+    PreflightRefused,
+    ProcessExit,
+    ServerArgs,
+    SpawnFailed,
+    StartFailed,
+    UnitResult,
+)
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
 
 STATUS = {
@@ -60,6 +71,8 @@ def _of_systemd(ending: Ending, exit_: ProcessExit) -> bool:
 
 
 def _step_failed(ending: Ending, step: ProcessExit, hints: tuple[Evidence, ...]) -> Finding | None:
+    if not step.command and any(isinstance(e, ServerArgs | Milestone | Batch) for e in ending.timeline.events):
+        return None  # Saved text does not name the step; but the server had been started.
     how = f"{step.command or 'A control process'} failed ({step.exit_code}, status {step.exit_status})"
     if step.command != "ExecStartPost":
         return _found(step, f"{how}, so the server was not started.", (step.command or "control").lower(), hints)
