@@ -12,7 +12,9 @@ FOR_SGLANG_CPU = ("g++", "ninja-build")
 FOR_SERVING = ("dbus", "curl")
 FOR_A_MACHINE = ("systemd-container", "dbus", "curl")
 FOR_TESTS = (
+    "chromium",
     "systemd-container",
+    "systemd-journal-remote",
     "dbus",
     "curl",
     "mmdebstrap",
