@@ -39,6 +39,7 @@ def tested(demo: Server) -> Server:
 
 
 def test_answers_a_completion(demo: Server) -> None:
+    demo.serving()
     answer = demo.post("/v1/completions", {"model": "demo", "prompt": "the quick brown fox", "max_tokens": 64})
     assert answer.status_code == 200
     assert answer.json()["usage"]["completion_tokens"] > 0
