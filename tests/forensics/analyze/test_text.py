@@ -14,6 +14,7 @@ from tests.forensics.analyze.saved import (
     UNIT,
     Journal,
     child_died,
+    exception,
     judged,
     line,
     only,
@@ -462,3 +463,27 @@ def test_a_gpu_that_failed_beside_a_server_that_was_stopped(tmp_path: Path) -> N
         tmp_path, ["[Sun May 17 08:00:30 2026] NVRM: Xid (PCI:0000:41:00): 95, Uncontained ECC error."], "dmesg.txt"
     )
     assert analyze([server, kernel]).crashes == []
+
+
+def test_one_writer_for_all_processes(tmp_path: Path) -> None:
+    """Behind a pipe or a container runtime every line has the same pid, main's own lines and the scheduler's."""
+    error = "RuntimeError: CUDA error: an illegal memory access was encountered"
+    lines = [STARTED, *short([*served(), *exception(40, error)]), *KILLED, SIGNAL]
+    assert verdict(judged(tmp_path, lines)) == ("cuda-error", "likely")
+    journal = Journal().started()
+    for text in exception(40, error):
+        journal.server(40, text)
+    path = tmp_path / "journal.json"
+    path.write_bytes(journal.exited(45).json())
+    assert verdict(analyze([str(path)])) == ("cuda-error", "likely")
+
+
+def test_a_prompt_that_main_logs_is_not_the_schedulers_word(tmp_path: Path) -> None:
+    error = "RuntimeError: CUDA error: an illegal memory access was encountered"
+    journal = Journal().started()
+    journal.server(32, line(32, BATCH, " TP0"), pid=4755, comm="sglang::schedul")
+    for text in exception(40, error)[:-2]:
+        journal.server(40, text)
+    path = tmp_path / "journal.json"
+    path.write_bytes(journal.exited(45).json())
+    assert verdict(analyze([str(path)])) == ("unexplained-kill", "likely")
