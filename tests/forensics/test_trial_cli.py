@@ -2,19 +2,23 @@
 The trial itself runs in tests/e2e/test_runs.py."""
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
-from forensics.cli import guard, trial, variants
+from forensics.cli import campaign, guard, trial, variants
+from forensics.cli.campaign import Tried
 from forensics.cli.guard import Guard
 from forensics.cli.systemctl import UnitNow
 from forensics.errors import InputError, InquestError
 from forensics.runs.dropin import directives
-from forensics.runs.overrides import parse
+from forensics.runs.overrides import parse, parse_sweep
+from tests.forensics.runs.test_compare import steps
 from tests.forensics.test_cli import Inquest, inquest
 
 __all__ = ["inquest"]
@@ -193,3 +197,93 @@ def test_an_old_spec_that_does_not_come_back_is_told(
 def test_a_server_that_rested_rests_again(capsys: pytest.CaptureFixture[str]) -> None:
     assert trial._back(UNIT, RESTS, set())
     assert "stopped, as it was before" in capsys.readouterr().out
+
+
+# --- what is told --------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_ends_with_its_tuning_table(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    swept = parse_sweep("speculative.num_steps=1,3,10")
+    runs = [steps(1, 1, 150), steps(2, 3, 220), steps(3, 10, 0, "cuda-oom")]
+    failures = ["", "", "did not become ready"]
+    tried = [
+        Tried(variant=variants.variant("demo", [one], None), invocation_id=run["invocation_id"], failure=failure)
+        for one, run, failure in zip(swept, runs, failures, strict=True)
+    ]
+    trial._tell("demo", tried, runs, None, swept, tmp_path / "tuning.svg")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "speculative.num_steps=1: served to its end (000000000001)"
+    assert lines[2].startswith("speculative.num_steps=10: did not become ready; cuda-oom, confirmed: cuda-oom")
+    assert lines[3].startswith("speculative_num_steps  best tok/s, 1 running")
+    assert [line.split()[:2] for line in lines[4:7]] == [["1", "150"], ["3", "220"], ["10", "-"]]
+    assert (tmp_path / "tuning.svg").exists()
+
+
+def test_a_single_trial_ends_with_a_comparison(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = variants.variant("demo", [parse("speculative.num_steps=10")], None)
+    run = steps(2, 10, 150)
+    trial._tell(
+        "demo", [Tried(variant=one, invocation_id=run["invocation_id"], failure="")], [run], steps(1, 3, 100), (), None
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert ["speculative_num_steps", "3", "10"] in [line.split() for line in lines]
+
+
+def test_a_trial_of_which_the_daemon_knows_nothing_is_told_all_the_same(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = variants.variant("demo", [parse("speculative.num_steps=10")], None)
+    trial._tell("demo", [Tried(variant=one, invocation_id="", failure="died")], [None], None, (), None)
+    assert capsys.readouterr().out == "speculative.num_steps=10: died (no run)\n"
+
+
+# --- interrupted ---------------------------------------------------------------------------------------------
+
+
+class WatchedGuard(Guard):
+    """A guard that writes down what was asked of it instead of asking systemd."""
+
+    asked: ClassVar[list[str]] = []
+
+    def start(self) -> None:
+        self.asked.append("start")
+
+    def put(self, text: str) -> None:
+        self.asked.append("put")
+
+    def release(self) -> None:
+        self.asked.append("release")
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_who_ends_a_campaign_gets_the_old_spec_back(
+    path: Path, monkeypatch: pytest.MonkeyPatch, signum: signal.Signals
+) -> None:
+    def interrupted(unit: str, variant: variants.Variant, hold: float, load: object) -> Tried:
+        if str(variant).endswith("=3"):
+            os.kill(os.getpid(), signum)
+            signal.pause()
+        return Tried(variant=variant, invocation_id="aa" * 16, failure="")
+
+    monkeypatch.setattr(WatchedGuard, "asked", [])
+    monkeypatch.setattr(campaign, "Guard", WatchedGuard)
+    monkeypatch.setattr(campaign, "_try_one", interrupted)
+    monkeypatch.setattr(campaign, "look", lambda unit: SERVES)
+    former = signal.getsignal(signum)
+    made = [variants.variant("demo", [one], None) for one in parse_sweep("speculative.num_steps=1,3,10")]
+    tried = campaign.campaign(UNIT, SERVES, made, 1.0, None)
+    assert [one.failure for one in tried] == ["", "interrupted"]
+    assert WatchedGuard.asked == ["start", "put", "put", "release"]
+    assert signal.getsignal(signum) == former
+
+
+def test_a_mistake_of_ours_goes_back_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> Tried:
+        raise ValueError("broken")
+
+    monkeypatch.setattr(WatchedGuard, "asked", [])
+    monkeypatch.setattr(campaign, "Guard", WatchedGuard)
+    monkeypatch.setattr(campaign, "_try_one", broken)
+    with pytest.raises(ValueError, match="broken"):
+        campaign.campaign(UNIT, SERVES, [variants.variant("demo", [parse("port=30009")], None)], 1.0, None)
+    assert WatchedGuard.asked == ["start", "put", "release"]
