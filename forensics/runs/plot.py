@@ -7,8 +7,8 @@ from html import escape
 from forensics.runs.decoding import CONCURRENCY
 from forensics.runs.shapes import TuningRowShape, TuningShape
 
-_WIDTH, _HEIGHT = 900, 520
-_LEFT, _RIGHT, _TOP, _BOTTOM = 84, 84, 64, 92
+_WIDTH, _HEIGHT = 900, 550
+_LEFT, _RIGHT, _TOP, _BOTTOM = 84, 84, 64, 124
 _TICKS = 5
 _COLOURS = {"1": "#1f6fb2", "2-4": "#2a9d8f", "5-16": "#e08a1e", "17+": "#8a4fbf"}
 _ACCEPT, _CRASH, _GREY = "#444444", "#c62828", "#8a8a8a"
@@ -95,14 +95,17 @@ def _acceptance(rows: Sequence[TuningRowShape], most: float) -> Iterator[str]:
 
 
 def _crashes(rows: Sequence[TuningRowShape]) -> Iterator[str]:
-    """A cross above the value, and what it died of."""
+    """A cross below the value, and what it died of most often."""
+    room = (_WIDTH - _LEFT - _RIGHT) / max(len(rows), 1)
     for index, row in enumerate(rows):
         if not row["crashes"]:
             continue
-        x, y = _x(index, len(rows)), _HEIGHT - _BOTTOM - 12
-        yield f'<path d="M{x - 7:.1f} {y - 7}l14 14m0 -14l-14 14" stroke="{_CRASH}" stroke-width="3" fill="none"/>'
+        x, y = _x(index, len(rows)), _HEIGHT - _BOTTOM + 36
+        yield f'<path d="M{x - 6:.1f} {y - 6}l12 12m0 -12l-12 12" stroke="{_CRASH}" stroke-width="3" fill="none"/>'
         causes = [cause for cause in row["ends"] if cause not in ("clean-stop", "running")]
-        yield _text(x, y - 14, ", ".join(causes[:2]), colour=_CRASH, size=11)
+        words = causes[0] + (" …" if len(causes) > 1 else "")
+        if 6 * len(words) < room:
+            yield _text(x, y + 20, words, colour=_CRASH, size=11)
 
 
 def _legend(table: TuningShape, *, accepted: bool) -> Iterator[str]:
@@ -120,8 +123,16 @@ def _legend(table: TuningShape, *, accepted: bool) -> Iterator[str]:
         yield f'<path d="M{x} {y - 9}l9 9m0 -9l-9 9" stroke="{_CRASH}" stroke-width="2.5" fill="none"/>'
         yield _text(x + 16, y, "crashed", anchor="start")
     if table["also_varied"]:
-        names = ", ".join(table["also_varied"][:4]) + (" …" if len(table["also_varied"]) > 4 else "")
-        yield _text(_LEFT, _HEIGHT - 14, f"Differs too: {names}", anchor="start", size=11, colour=_GREY)
+        names = ", ".join(table["also_varied"])
+        names = names if len(names) <= 100 else f"{names[:100]}…"
+        yield _text(
+            _LEFT,
+            _HEIGHT - 14,
+            f"These runs differ in other arguments too: {names}",
+            anchor="start",
+            size=11,
+            colour=_GREY,
+        )
 
 
 def _line(points: Sequence[Point], colour: str, *, dashed: bool = False) -> str:
