@@ -85,7 +85,7 @@ function crashMark(group, scale, middle) {
     line(newest.summary),
     `${dayAndClock(newest.ended_at)}${newest.restarted ? ", restarted by systemd" : ""}`,
   ];
-  if (more) words.push(`and ${count(more, "crash", "crashes")} just before it`);
+  if (more) words.push(`and ${count(more, "crash", "crashes")} just before it (×${group.length})`);
   const link = s("a", { href: `#/crashes/${newest.id}`, transform: `translate(${x} ${middle})`, class: "death", "aria-label": words.map((each) => each.replace(/\.$/, "")).join(". ") },
     s("circle", { r: 11, class: "halo" }), path(newest.family));
   if (more) link.append(s("text", { y: -8, x: 5, class: "times", "aria-hidden": "true" }, `×${group.length}`));

@@ -110,7 +110,8 @@ MIGRATIONS = (
         fingerprint TEXT NOT NULL,
         summary TEXT NOT NULL
     ) STRICT, WITHOUT ROWID;
-    CREATE INDEX lives_ended ON lives (ended_at_usec);
+    CREATE INDEX lives_ended ON lives (unit, ended_at_usec);
+    CREATE INDEX runs_configured ON runs (unit, died_at_usec DESC, seq DESC) WHERE configuration != '{}';
     CREATE INDEX lives_alike ON lives (is_crash, fingerprint, ended_at_usec, unit, cause, family);
     INSERT INTO lives SELECT invocation_id, unit, died_at_usec - (run ->> '$.ended_usec') + (run ->> '$.started_usec'),
         NULL, NULL, died_at_usec, is_crash, became_ready, 0, cause, family, strength, phase, fingerprint,

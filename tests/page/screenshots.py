@@ -24,7 +24,7 @@ def main() -> None:
         newest = store.crashes().crashes[0]["id"]
         for name, scheme, height, path in (
             ("servers", "light", 800, ""),
-            ("crash", "dark", 1330, f"#/crashes/{newest}"),
+            ("crash", "dark", 1180, f"#/crashes/{newest}"),
         ):
             page = browser.new_page(viewport={"width": 1200, "height": height}, color_scheme=scheme)
             page.goto(f"http://localhost:{serving.port}/{path}")

@@ -163,3 +163,15 @@ SHAPES: dict[str, Any] = {
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_are_true_to_their_shapes(name: str) -> None:
     TypeAdapter(SHAPES[name]).validate_python(EXAMPLES[name], strict=True)
+
+
+def test_a_restart_loop_does_not_hide_the_other_servers(
+    client: TestClient, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forensics.store.lives.MOST_LIVES", 6)
+    store.save(crash(1, unit="sglang-other.service"))
+    for number in range(2, 12):
+        store.save(crash(number))
+    lives = client.get(f"/lives?{DAY}").json()["lives"]
+    assert [life["server"] for life in lives] == ["demo"] * 3 + ["other"]
+    assert lives[2]["id"] == invocation(11)[:12], "the last ones"
