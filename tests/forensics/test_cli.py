@@ -6,12 +6,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 
 from forensics.__main__ import main
-from forensics.api import create_app, serve
+from forensics.api import Access, create_app, serve
+from forensics.cli import client
 from forensics.cli.since import parse_since
+from forensics.errors import InquestError
 from forensics.model import Strength
 from forensics.store import Store
 from tests.forensics.factories import crash, invocation
@@ -297,3 +300,20 @@ def test_a_time_without_a_zone_is_local(text: str) -> None:
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="allowed: 2h"):
         parse_since(text, NOW)
+
+
+def test_the_unix_socket_is_asked_first(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It needs no token, which a terminal would not have."""
+    store.save(crash(1))
+    path = tmp_path / "api.sock"
+    serving = serve(create_app(store, lambda: HEALTH, access=Access(token="x" * 20)), "127.0.0.1", 0, path)
+    monkeypatch.delenv("INQUEST_API", raising=False)
+    monkeypatch.setattr(client, "SOCKET", path)
+    try:
+        assert len(client.get("/crashes")["crashes"]) == 1
+        monkeypatch.setenv("INQUEST_API", f"http://127.0.0.1:{serving.port}")
+        with pytest.raises(InquestError) as error:
+            client.get("/crashes")
+        assert error.value.code == "token-needed"
+    finally:
+        serving.close()
