@@ -7,6 +7,7 @@ carry is held back: at most `likely`, and a vanished process stays unexplained u
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from forensics.analyze import snapshots
@@ -19,6 +20,8 @@ from forensics.analyze.opening import inputs
 from forensics.analyze.reading import SavedFile, recognise_all
 from forensics.errors import InputError
 from forensics.model import RunRecord
+
+_SAME_DEATH_SECONDS = 60
 
 
 @dataclass(slots=True)
@@ -83,7 +86,7 @@ def _analyzed(files: list[SavedFile], unit: str | None, advance: Callable[[int],
 
 
 def _gathered(body: Body, judged: list[Judged], unit: str | None) -> Analysis:
-    died = [each for each in judged if each.how is How.DIED]
+    died = _once([each for each in judged if each.how is How.DIED])
     if any(each.serves for each in died) and unit is None:
         left_out = sorted({each.shape["unit"] for each in died if not each.serves and each.shape["unit"]})
         died = [each for each in died if each.serves]
@@ -102,6 +105,27 @@ def _gathered(body: Body, judged: list[Judged], unit: str | None) -> Analysis:
     if not analysis.crashes:
         analysis.reason = _why_none(judged, unit)
     return analysis
+
+
+def _once(died: list[Judged]) -> list[Judged]:
+    """Without what a server's log in a file tells of a death that a journal tells of too."""
+    known = [each for each in died if each.shape["unit"] and each.shape["died_at"] and each.serves]
+
+    def is_copy(each: Judged) -> bool:
+        if each.shape["log"] is None or each in known or not each.shape["died_at"]:
+            return False
+        return any(
+            _apart_seconds(each, other) <= _SAME_DEATH_SECONDS
+            and each.shape["cause"] in (other.shape["cause"], "unexplained-kill", "unknown")
+            for other in known
+        )
+
+    return [each for each in died if not is_copy(each)]
+
+
+def _apart_seconds(one: Judged, other: Judged) -> float:
+    stamps = [datetime.fromisoformat(each.shape["died_at"]) for each in (one, other)]
+    return abs((stamps[0] - stamps[1]).total_seconds())
 
 
 def _why_none(judged: list[Judged], unit: str | None) -> str:

@@ -9,7 +9,7 @@ from forensics.analyze.claims import claims_of, forged_end, last_usec, with_clai
 from forensics.analyze.coverage import covered
 from forensics.analyze.endings import End, How, end_of
 from forensics.analyze.incidents import Incident
-from forensics.analyze.ownership import joined_by_name, killed_after
+from forensics.analyze.ownership import joined_by_name, killed_after, without_copies
 from forensics.analyze.reading import SavedFile
 from forensics.analyze.writers import without_one_writer
 from forensics.causality import Ending
@@ -58,7 +58,7 @@ def judge(body: Body, record: RunRecord) -> Judged | None:
     file = body.log_of.get(record.invocation_id)
     sources, gaps = covered(body, record)
     run, timeline = body.tracker.judge_input(record.invocation_id, sources, gaps)
-    timeline = without_one_writer(timeline)
+    timeline = without_copies(without_one_writer(timeline), {each.name for each in body.files if not each.has_fields})
     end = End(How.DIED)
     rules: tuple[Rule, ...] = RULES
     if record.ended_usec is None or forged_end(record, timeline):

@@ -20,6 +20,7 @@ from forensics.timeline import Timeline
 
 _NEAR_USEC = 120_000_000
 _MOMENT_USEC = 10_000_000
+_SAME_USEC = 5_000_000
 _IDLE_USEC = 3_600_000_000
 _SERVERS = ("python", "pt_main_thread", "sglang", "vllm", "ray::", "VLLM::")
 
@@ -54,6 +55,22 @@ def joined_by_name(body: Body, run: Run, timeline: Timeline, *, told: bool) -> t
     )
     joined = Timeline.of([*timeline.events, *undated], [*timeline.gaps, note], timeline.sources)
     return replace(run, pids=pids), joined
+
+
+def without_copies(timeline: Timeline, plain: set[str]) -> Timeline:
+    """The timeline without those kernel records out of text (`plain` are the files' names) that a journal with its
+    fields has as well: the same words in the same seconds."""
+    trusted: dict[str, list[int]] = {}
+    for event in timeline.events:
+        if event.record.source == "kernel" and event.record.ref.rpartition(":")[0] not in plain:
+            trusted.setdefault(event.record.message, []).append(event.usec)
+    kept = [
+        event
+        for event in timeline.events
+        if event.record.ref.rpartition(":")[0] not in plain
+        or all(abs(event.usec - usec) > _SAME_USEC for usec in trusted.get(event.record.message, ()))
+    ]
+    return timeline if len(kept) == len(timeline.events) else Timeline.of(kept, timeline.gaps, timeline.sources)
 
 
 def killed_after(body: Body, run: Run, timeline: Timeline) -> int | None:

@@ -487,3 +487,18 @@ def test_a_prompt_that_main_logs_is_not_the_schedulers_word(tmp_path: Path) -> N
     path = tmp_path / "journal.json"
     path.write_bytes(journal.exited(45).json())
     assert verdict(analyze([str(path)])) == ("unexplained-kill", "likely")
+
+
+def test_the_same_records_in_a_journal_and_as_text_beside_it(tmp_path: Path) -> None:
+    """A copy as text takes nothing from what the journal's fields prove, and is no second death."""
+    journal = Journal().started()
+    for text in oom(4711, "python3"):
+        journal.kernel(44.2, text)
+    (tmp_path / "journal.json").write_bytes(journal.exited(45).json())
+    records = [f"4,{number},{944_000_000 + number},-;{text}" for number, text in enumerate(oom(4711, "python3"))]
+    write(tmp_path, records, "kmsg.txt")
+    begin = int(journal.entries[0]["__REALTIME_TIMESTAMP"]) / 1e6
+    moment = datetime.fromtimestamp(begin + 44, UTC)
+    write(tmp_path, [*served()[:6], f"[{moment:%Y-%m-%d %H:%M:%S}] a last word", "Killed"], "server.log")
+    crash = only(analyze([str(tmp_path)]))
+    assert (crash["cause"], crash["strength"], crash["invocation_id"]) == ("kernel-oom", "confirmed", INVOCATION)
