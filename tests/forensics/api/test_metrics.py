@@ -1,6 +1,8 @@
+import re
 import shutil
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
@@ -11,6 +13,10 @@ from forensics.model import Family, Strength
 from forensics.store import Store
 from forensics.timeline import Timeline
 from tests.forensics.factories import clean, crash, open_run, record
+
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="promtool is not installed (Debian: prometheus)"
+)
 
 
 def samples(client: TestClient) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -111,7 +117,7 @@ def test_openmetrics_when_asked_for(client: TestClient) -> None:
     assert response.text.endswith("# EOF\n")
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian: prometheus)")
+@needs_promtool
 def test_promtool_has_nothing_to_say(client: TestClient, store: Store) -> None:
     store.save(crash(1), ["pager"])
     store.checkpoint("here", 1, [open_run(2)])
@@ -119,3 +125,23 @@ def test_promtool_has_nothing_to_say(client: TestClient, store: Store) -> None:
         ["promtool", "check", "metrics"], input=client.get("/metrics").content, capture_output=True, timeout=60
     )
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")
+
+
+RULES = Path(__file__).parents[3] / "deploy/rootfs/usr/local/share/inquest/prometheus.rules.yml"
+
+
+def test_the_alert_rules_name_metrics_that_there_are(client: TestClient, store: Store) -> None:
+    store.save(crash(1), ["pager"])
+    exported = {name for name, _ in samples(client)}
+    named = set(re.findall(r"\binquest_[a-z_]+", RULES.read_text()))
+    assert named
+    assert named <= exported
+
+
+@needs_promtool
+def test_the_alert_rules_fire_when_they_should(tmp_path: Path) -> None:
+    cases = (Path(__file__).parent / "rules_test.yml").read_text().replace("RULES", str(RULES))
+    (tmp_path / "test.yml").write_text(cases)
+    for command in (["check", "rules", RULES], ["test", "rules", tmp_path / "test.yml"]):
+        tested = subprocess.run(["promtool", *command], capture_output=True, text=True, timeout=60)
+        assert tested.returncode == 0, tested.stdout + tested.stderr
