@@ -110,7 +110,7 @@ def create_app(
             # Relative, since a proxy may have put the page below a path.
             response: Response = RedirectResponse(f"../#/crashes/{found['id']}", 303)
         elif wanted.startswith("text/plain"):
-            response = PlainTextResponse("\n".join(line.text for line in report(found)) + "\n")
+            response = PlainTextResponse(_as_text(found))
         else:
             response = _json(found)
         response.headers["Vary"] = "Accept"
@@ -235,7 +235,13 @@ def _a_day_before(until: datetime) -> datetime:
 def _json(data: Any) -> Response:
     # The shapes are made by typed code and checked against the models by tests; validating them again for each
     # answer would only cost time.
-    return Response(json.dumps(data, ensure_ascii=False, separators=(",", ":")), media_type="application/json")
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    # A log line can have half a surrogate pair in it, which no encoding has.
+    return Response(text.encode("utf-8", "replace"), media_type="application/json")
+
+
+def _as_text(crash: CrashShape) -> bytes:
+    return ("\n".join(line.text for line in report(crash)) + "\n").encode("utf-8", "replace")
 
 
 def _found(shape: Any, crash_id: str) -> Any:

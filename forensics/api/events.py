@@ -94,5 +94,5 @@ class Broadcast:
 
 
 def _one_line(data: Any) -> str:
-    # JSON escapes every line break of its strings.
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    # JSON escapes every line break of its strings, and what cannot be encoded.
+    return json.dumps(data, separators=(",", ":"))

@@ -95,4 +95,7 @@ def routes(store: Store, problems: dict[int | str, dict[str, Any]]) -> APIRouter
 
 
 def _json(data: Any) -> Response:
-    return Response(json.dumps(data, ensure_ascii=False, separators=(",", ":")), media_type="application/json")
+    return Response(
+        json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"),
+        media_type="application/json",
+    )

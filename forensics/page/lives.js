@@ -20,7 +20,7 @@ export function lanes(servers, lives, since, until) {
     const scale = (moment) => Math.max(0, Math.min(1, (moment - since) / (until - since))) * (width - label - 12) + 2;
     box.replaceChildren(
       ...servers.map((server) => h("div", { class: narrow ? "lane stacked" : "lane" },
-        h("div", { class: "who" }, h("strong", {}, line(server.server)), h("span", { class: `state ${stateOf(server, lives).word}` }, stateOf(server, lives).text)),
+        h("div", { class: "who" }, h("strong", {}, h("a", { href: `#/servers/${encodeURIComponent(server.server)}` }, line(server.server))), h("span", { class: `state ${stateOf(server, lives).word}` }, stateOf(server, lives).text)),
         picture(server, lives.filter((life) => life.unit === server.unit), scale, width - label - 8, until))),
       h("div", { class: narrow ? "lane stacked" : "lane" }, h("div", { class: "who zone" }, ZONE), axis(scale, since, until, width - label - 8)),
     );

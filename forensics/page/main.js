@@ -3,6 +3,7 @@
 import { follow, get } from "./api.js";
 import { h, line, show } from "./dom.js";
 import { overview } from "./overview.js";
+import { server } from "./server.js";
 import { story } from "./story.js";
 import { count } from "./words.js";
 
@@ -16,14 +17,22 @@ const REFRESH_MILLISECONDS = 15_000;
 let view = null;
 let shown = "";
 
+function decoded(name) {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
+  }
+}
+
 async function route({ focus = true } = {}) {
   const where = location.hash.slice(1) || "/";
   if (where === "main") return;
   shown = where;
   view?.leave?.();
-  document.body.dataset.view = where.startsWith("/crashes/") ? "story" : "overview";
   const id = /^\/crashes\/([0-9a-f]+)$/.exec(where)?.[1];
-  const made = id ? story(id) : overview();
+  const name = /^\/servers\/([^/]+)$/.exec(where)?.[1];
+  const made = id ? story(id) : name ? server(decoded(name)) : overview();
   view = made;
   show(main, made.element);
   await made.ready;

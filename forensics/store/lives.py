@@ -106,7 +106,8 @@ def keep(db: sqlite3.Connection, crash: Crash, row: dict[str, Any], summary: str
         **{name: row[name] for name in ("is_crash", "became_ready", "cause", "family", "strength", "phase")},
         "restarted": restarted,
         "fingerprint": row["fingerprint"],
-        "summary": summary,
+        # Half a surrogate pair can stand in JSON, and not in a column.
+        "summary": summary.encode("utf-8", "replace").decode(),
     }
     db.execute(
         f"INSERT OR REPLACE INTO lives ({', '.join(life)}) VALUES ({', '.join(':' + name for name in life)})",  # noqa: S608

@@ -12,6 +12,7 @@ from forensics.api import Serving, create_app, serve
 from forensics.model import Strength
 from forensics.store import Store
 from tests.forensics.factories import clean, crash, open_run
+from tests.forensics.runs.test_store import campaign
 from tests.page import scene
 from tests.page.conftest import HEALTH, Open, sync_api
 
@@ -310,3 +311,28 @@ def test_the_chosen_colours_are_kept(filled: Store, open_page: Open) -> None:
     page.reload()
     expect(page.get_by_role("button", name="Light colours")).to_be_visible()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 21, 27)"
+
+
+# --- one server ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_which_value_served_best(store: Store, open_page: Open, width: int) -> None:
+    campaign(store)
+    page = open_page(width=width)
+    page.get_by_role("link", name="demo", exact=True).first.click()
+    expect(page.locator("h1")).to_have_text("demo")
+    expect(page.locator(".tuning tbody tr")).to_have_count(3)
+    best = page.locator(".tuning tbody tr", has=page.locator(".winner")).first
+    expect(best).to_contain_text("220.0")
+    expect(page.locator(".tuning")).to_contain_text("1× external-signal")
+    page.get_by_label("By which argument").select_option("speculative_num_draft_tokens")
+    expect(page.locator(".tuning thead")).to_contain_text("speculative_num_draft_tokens")
+    expect(page.locator(".runs li")).to_have_count(3)
+    expect(page.locator(".runs li").first).to_contain_text("speculative_num_steps 3 → 5")
+    assert overflow(page) <= 0
+
+
+def test_a_server_that_never_ran_is_said(store: Store, open_page: Open) -> None:
+    page = open_page("#/servers/nobody", allow=("404",))
+    expect(page.get_by_role("alert")).to_contain_text("nobody")

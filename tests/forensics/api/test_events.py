@@ -151,3 +151,13 @@ def test_open_streams_do_not_hold_up_the_end(store: Store, tmp_path: Path) -> No
     assert time.monotonic() - started < 1.0
     assert list(listener.blocks()) == []
     listener.close()
+
+
+def test_a_text_that_cannot_be_encoded_does_not_end_the_stream(serving: Serving, store: Store) -> None:
+    with closing(Listener(serving.port)) as listener:
+        next(listener.blocks())
+        store.save(crash(1, summary="half a pair: \ud800 and\r\nid: 7\n\nevent: forged"))
+        store.save(crash(2))
+        first, second = islice(listener.events(), 2)
+    assert first.data["summary"] == "half a pair: \ud800 and\r\nid: 7\n\nevent: forged"
+    assert (first.kind, second.kind, second.data["invocation_id"]) == ("crash", "crash", invocation(2))

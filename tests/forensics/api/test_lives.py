@@ -175,3 +175,11 @@ def test_a_restart_loop_does_not_hide_the_other_servers(
     lives = client.get(f"/lives?{DAY}").json()["lives"]
     assert [life["server"] for life in lives] == ["demo"] * 3 + ["other"]
     assert lives[2]["id"] == invocation(11)[:12], "the last ones"
+
+
+def test_half_a_surrogate_pair_is_no_reason_not_to_answer(client: TestClient, store: Store) -> None:
+    store.save(crash(1, summary="half a pair: \ud800"))
+    for path in ("/crashes", f"/crashes/{invocation(1)}", "/crashes/groups", f"/lives?{DAY}", "/servers", "/runs"):
+        assert client.get(path).status_code == 200, path
+    assert "half a pair: ?" in client.get(f"/crashes/{invocation(1)}", headers={"Accept": "text/plain"}).text
+    assert client.get(f"/crashes/{invocation(1)}/evidence.tar.zst").status_code == 200
