@@ -37,8 +37,8 @@ def role_of(comm: str, cmdline: str) -> str:
             return role
     if "spawn_main" in cmdline or "multiprocessing" in cmdline:
         return "child"
-    if " -m service " in cmdline:
-        return "control"
+    if " -m service " in cmdline or comm.startswith("inquest-"):
+        return "control"  # the steps and helpers that our units run beside the server
     if "launch_server" in cmdline or "sglang serve" in cmdline or cmdline.endswith("/sglang"):
         return "main"
     return ""

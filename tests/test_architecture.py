@@ -19,8 +19,10 @@ BEHIND_SOURCES = tuple(
     f"forensics.{name}"
     for name in ("rules", "store", "api", "alerts", "classify", "causality", "tracker", "fatality", "stops", "oom")
 )
-READING = ("events", "model", "timeline", "causality", "missing", "fatality", "stops", "oom", "senders", "failure", "phase",
-           "xid_catalog")  # fmt: skip
+READING = (
+    *("events", "model", "timeline", "causality", "missing", "fatality"),
+    *("stops", "oom", "senders", "failure", "phase", "xid_catalog"),
+)
 
 
 def imported(module: str) -> Iterator[str]:

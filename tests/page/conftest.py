@@ -13,6 +13,8 @@ from forensics.store import Store
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 CHROMIUM = shutil.which("chromium")
+# Five seconds, Playwright's own, are not much where Chromium shares two cores.
+sync_api.expect.set_options(timeout=30_000)
 # Without these it looks for updates and names at every start.
 ARGUMENTS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
              "--disable-background-networking", "--disable-component-update", "--disable-sync")  # fmt: skip
