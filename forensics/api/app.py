@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Header, Path, Query, Request, Response
+from fastapi import FastAPI, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse, RedirectResponse, StreamingResponse
 from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
-from forensics.api import evidence, page, problems, runs
+from forensics.api import events, evidence, page, problems, runs
 from forensics.api.access import LOOPBACK, Access, Door
 from forensics.api.conditional import Conditional
-from forensics.api.events import Broadcast
 from forensics.api.examples import EXAMPLES
 from forensics.api.metrics import Metrics
 from forensics.api.shapes import (
@@ -42,11 +41,6 @@ CrashId = Annotated[
 ]
 NEEDED = ("systemd", "server")
 """Without these sources no death is noticed at all."""
-EVENTS = (
-    "A stream of `crash`, `amended` and `run-ended`, each with the crash as data, `run-started` with unit, server,"
-    " invocation_id and started_at, and `reset` when the id to begin after is too old: read the lists anew then. A"
-    " comment comes at least every 15 seconds."
-)
 # Written out, since the framework would give it the media type of the good answer.
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     "default": {
@@ -80,7 +74,7 @@ def create_app(
         app.add_middleware(CORSMiddleware, allow_origins=sorted(access.origins), allow_headers=["Authorization"])
     app.add_middleware(Door, access=access)
     problems.install(app)
-    app.state.broadcast = broadcast = Broadcast(store.news)
+    app.state.broadcast = broadcast = events.Broadcast(store.news)
     metrics = Metrics(store, health, causes)
     bundling = asyncio.Semaphore(1)
 
@@ -160,28 +154,7 @@ def create_app(
 
     app.include_router(runs.routes(store, PROBLEMS))
 
-    @app.get(
-        "/events",
-        response_class=StreamingResponse,
-        responses={
-            200: {"description": EVENTS, "content": {"text/event-stream": {"schema": {"type": "string"}}}},
-            **PROBLEMS,
-        },
-    )
-    async def events(
-        after: Annotated[
-            str | None, Query(description="Begin after this event's id; from now on, if not given.", max_length=64)
-        ] = None,
-        last_event_id: Annotated[
-            str | None, Header(description="The same, as browsers send it when they come back.", max_length=64)
-        ] = None,
-    ) -> Response:
-        """What happens, as it happens (Server-Sent Events)."""
-        return StreamingResponse(
-            broadcast.stream(last_event_id or after),
-            media_type="text/event-stream",
-            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
-        )
+    app.include_router(events.routes(broadcast, PROBLEMS))
 
     @app.get(
         "/metrics",

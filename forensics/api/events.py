@@ -7,8 +7,10 @@ the store: nothing is kept for it here, and a slow client costs a place in a fil
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import APIRouter, Header, Query, Response
+from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
 
 from forensics.store import Item, News
@@ -17,6 +19,12 @@ HEARTBEAT_SECONDS = 10.0
 RETRY_MILLISECONDS = 1000
 BATCH = 50
 MOST_STREAMS = 64
+
+EVENTS = (
+    "A stream of `crash`, `amended` and `run-ended`, each with the crash as data, `run-started` with unit, server,"
+    " invocation_id and started_at, and `reset` when the id to begin after is too old: read the lists anew then. A"
+    " comment comes at least every 15 seconds."
+)
 
 
 class Broadcast:
@@ -91,6 +99,36 @@ class Broadcast:
 
     def _id(self, number: int) -> str:
         return f"{self._news.store_token}.{number}"
+
+
+def routes(broadcast: Broadcast, problems: dict[int | str, dict[str, Any]]) -> APIRouter:
+    """`/events`; `problems` is what OpenAPI says of bad answers."""
+    router = APIRouter()
+
+    @router.get(
+        "/events",
+        response_class=StreamingResponse,
+        responses={
+            200: {"description": EVENTS, "content": {"text/event-stream": {"schema": {"type": "string"}}}},
+            **problems,
+        },
+    )
+    async def events(
+        after: Annotated[
+            str | None, Query(description="Begin after this event's id; from now on, if not given.", max_length=64)
+        ] = None,
+        last_event_id: Annotated[
+            str | None, Header(description="The same, as browsers send it when they come back.", max_length=64)
+        ] = None,
+    ) -> Response:
+        """What happens, as it happens (Server-Sent Events)."""
+        return StreamingResponse(
+            broadcast.stream(last_event_id or after),
+            media_type="text/event-stream",
+            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+        )
+
+    return router
 
 
 def _one_line(data: Any) -> str:
