@@ -150,11 +150,20 @@ def test_traceback_at_start(inquest: Inquest) -> None:
     assert not crash["became_ready"]
 
 
-def test_a_flag_that_sglang_does_not_know(inquest: Inquest) -> None:
+def test_a_value_that_sglang_does_not_take(inquest: Inquest) -> None:
+    """Only SGLang itself can tell: what is wrong by name alone, the check before the start refuses."""
+    mistaken = inquest.server("mistaken")
+    mistaken.put_spec(f'extra_args = ["--tokenizer-worker-num", "many"]\n{ONCE}')
+    assert mistaken.start(check=False).returncode != 0
+    crash = inquest.newest_crash(mistaken)
+    assert (crash["cause"], crash["strength"]) == ("configuration-error", "confirmed")
+    assert "argument --tokenizer-worker-num: invalid int value: 'many'" in "\n".join(decisive(crash))
+
+
+def test_an_option_that_sglang_does_not_know_is_refused_before_the_start(inquest: Inquest) -> None:
     misspelt = inquest.server("misspelt")
     misspelt.put_spec(f'extra_args = ["--mem-fraction-statik", "0.3"]\n{ONCE}')
     assert misspelt.start(check=False).returncode != 0
     crash = inquest.newest_crash(misspelt)
-    # The installed SGLang was asked before it was started: its own usage error would come half a minute later.
     assert (crash["cause"], crash["strength"]) == ("preflight-refused", "confirmed")
     assert "--mem-fraction-statik" in "\n".join(decisive(crash))
