@@ -30,9 +30,12 @@ def story(ending: Ending, cause: str, subclass: str) -> MemoryStory | None:
 
 
 def _accounting(ending: Ending) -> Iterator[MemoryFigure]:
-    """SGLang's lines. The second pair of a kind is the draft model's."""
+    """SGLang's lines of one rank, since each GPU has the like. The second pair of a kind is the draft model's."""
+    loads = [milestone for milestone in ending.timeline.all(Milestone) if milestone.name == "load-weight-begin"]
+    rank = loads[0].tag if loads else ""
+    milestones = [milestone for milestone in ending.timeline.all(Milestone) if milestone.tag == rank]
     seen: dict[str, int] = {}
-    for milestone in ending.timeline.all(Milestone):
+    for milestone in milestones:
         values = dict(milestone.values)
         seen[milestone.name] = seen.get(milestone.name, 0) + 1
         whose = "target" if seen[milestone.name] == 1 else "draft"
@@ -48,7 +51,7 @@ def _accounting(ending: Ending) -> Iterator[MemoryFigure]:
         elif milestone.name == "graph-capture-end":
             what = " ".join(filter(None, (values.get("what", "").strip(), "graphs")))
             yield _gib(what, values.get("mem_usage"), "SGLang: Capture … graph end")
-    last = [m for m in ending.timeline.all(Milestone) if "avail_mem" in dict(m.values)]
+    last = [milestone for milestone in milestones if "avail_mem" in dict(milestone.values)]
     if last:
         yield _gib("left after that", dict(last[-1].values)["avail_mem"], f"SGLang: {last[-1].name}")
 

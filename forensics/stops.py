@@ -5,6 +5,7 @@ from forensics.events import (
     Event,
     HostShutdown,
     ProcessExit,
+    RestartScheduled,
     ServerSignal,
     ServiceWatchdogTimeout,
     StateTimedOut,
@@ -82,8 +83,10 @@ def asked(run: Run, timeline: Timeline) -> Event | None:
         return limit
     result = timeline.first(UnitResult)
     if timeline.first(UnitStarted) is None:
+        # systemd's own restart of a failed unit ends in `Stopped` by a restart job too, but says so before.
+        by_hand = ("stop",) if timeline.first(RestartScheduled) else ("stop", "restart")
         for stopped in timeline.all(UnitStopped):
-            if stopped.job_type == "stop" and (result is None or stopped.usec - result.usec <= _SAME_STEP_USEC):
+            if stopped.job_type in by_hand and (result is None or stopped.usec - result.usec <= _SAME_STEP_USEC):
                 return stopped
     ended = timeline.first(BootEnded)
     shutdown = timeline.first(HostShutdown)

@@ -194,6 +194,27 @@ def stopped_while_starting(j: Journal) -> None:
     life.expect("clean-stop", "confirmed", subclass="requested")
 
 
+@case("clean-stop/restart-while-starting")
+def restart_while_starting(j: Journal) -> None:
+    """`systemctl restart` seconds after the start: systemd ends the step that waits for the server, and the next life
+    begins at once. No step of the start failed by itself."""
+    life = j.life()
+    life.starting().load()
+    life.exit("killed", 15, process="Control", command="ExecStartPost").failed("signal").stopped("restart")
+    j.life().starting().load()
+    life.expect("clean-stop", "confirmed", phase="shutdown")
+
+
+@case("exec-failure/step-killed-then-restarted-by-systemd")
+def restart_by_systemd(j: Journal) -> None:
+    """The step that waits for the server was killed by somebody, and systemd itself restarted the unit: not a stop."""
+    life = j.life()
+    life.starting().load()
+    life.exit("killed", 15, process="Control", command="ExecStartPost").failed("signal").restart()
+    j.life().starting().load()
+    life.expect("exec-failure", "likely", says_not=("A stop was asked for",))
+
+
 @case("clean-stop/host-reboots")
 def host_reboots(j: Journal) -> None:
     """An orderly reboot is a stop that was asked for."""
