@@ -10,6 +10,7 @@ from forensics.events import LogStats, SpawnFailed, StartLimitHit, Unkillable
 from forensics.failure import headline, sentence
 from forensics.fingerprint import digest, signature
 from forensics.ground import ground
+from forensics.history import speculation
 from forensics.memory import story
 from forensics.missing import weighed
 from forensics.model import Doing, Family, Finding, NotThis, Phase, Role, RuledOut, Run, Strength, Verdict
@@ -101,6 +102,7 @@ def _verdict(
         awaits=finding.awaits if finding else ("kernel", "coredump"),
         memory=_or_else(None, lambda: story(ending, cause, subclass)),
         ground=_or_else((), lambda: ground(ending)),
+        speculation=_or_else((), lambda: speculation(ending.timeline)),
     )
 
 

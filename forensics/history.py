@@ -64,6 +64,20 @@ def configuration(timeline: Timeline) -> dict[str, str]:
     return {}
 
 
+def speculation(timeline: Timeline) -> tuple[tuple[str, str], ...]:
+    """How the server decoded speculatively: the arguments of `configuration` that are set, algorithm first; empty for
+    one that did not, or whose configuration was not recorded."""
+    given = configuration(timeline)
+    chosen = {
+        name.removeprefix("speculative_"): value.strip("'\"")
+        for name, value in given.items()
+        if name.startswith("speculative_") and value not in ("None", "False", "")
+    }
+    if "algorithm" not in chosen:
+        return ()
+    return (("algorithm", chosen.pop("algorithm")), *chosen.items())
+
+
 def _from_command_line(cmdline: str) -> dict[str, str]:
     """`--tp-size 2 --disable-cuda-graph` → {"tp_size": "2", "disable_cuda_graph": "True"}."""
     try:

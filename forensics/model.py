@@ -182,6 +182,7 @@ class Verdict:
     awaits: tuple[str, ...] = ()
     memory: MemoryStory | None = None
     ground: tuple[str, ...] = ()
+    speculation: tuple[tuple[str, str], ...] = ()
 
     @property
     def settled(self) -> bool:

@@ -59,6 +59,7 @@ def crash_shape(
         "gaps": [_gap(gap) for gap in verdict["gaps"]],
         "notes": list(verdict["notes"]),
         "ground": list(verdict.get("ground", ())),
+        "speculation": dict(verdict.get("speculation", ())),
         "advice": list(verdict["advice"]),
         "memory": _memory(verdict["memory"]),
         "fingerprint": verdict["fingerprint"],

@@ -115,12 +115,19 @@ def _facts(crash: CrashShape) -> Iterator[Line]:
         "main process": f"{ended}; systemd's result: {run['result'] or 'not known'}",
         "restarts": "" if run["n_restarts"] is None else str(run["n_restarts"]),
         "last seen": _doing(crash),
+        "speculation": _speculation(crash),
         "subclass": crash["subclass"],
         "verdict no.": str(crash["revision"]) if crash["revision"] > 1 else "",
     }
     for name, value in rows.items():
         if value:
             yield Line("text", f"  {name:<13} {one_line(value)}")
+
+
+def _speculation(crash: CrashShape) -> str:
+    given = crash["speculation"]
+    main = ("algorithm", "num_steps", "eagle_topk", "num_draft_tokens", "draft_model_path", "draft_model_revision")
+    return ", ".join(f"{name} {given[name]}" for name in main if name in given)
 
 
 def _doing(crash: CrashShape) -> str:

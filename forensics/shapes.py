@@ -113,6 +113,7 @@ class CrashShape(TypedDict):
     gaps: list[GapShape]
     notes: list[str]
     ground: list[str]
+    speculation: dict[str, str]
     advice: list[str]
     memory: MemoryShape | None
     fingerprint: str

@@ -37,6 +37,7 @@ _CRASH: dict[str, Any] = {
     "gaps": [{"source": "gpu", "reason": "no NVIDIA driver on this machine", "from_usec": None, "to_usec": None}],
     "notes": [],
     "ground": [],
+    "speculation": {"algorithm": "EAGLE3", "num_steps": "3", "eagle_topk": "1", "num_draft_tokens": "4"},
     "advice": ["Raise memory_max in the spec (it was 24.0 GiB), or have the server use less host memory."],
     "memory": {
         "sentence": "The unit's memory grew by 3.20 GiB over the last 60 s.",
