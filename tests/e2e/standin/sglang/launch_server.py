@@ -80,6 +80,7 @@ class Server:
 
     def serve(self) -> None:
         signal.signal(signal.SIGTERM, self.stop)
+        signal.signal(signal.SIGUSR1, self.kill_self)
         threading.Thread(target=self.watch_child, daemon=True).start()
         if death := os.environ.get("STANDIN_AT_START"):
             self.die(death)
@@ -125,9 +126,10 @@ class Server:
             " Triggering SIGQUIT for cleanup..."
         )
         say(f"[{now()}] SIGQUIT received. signum=None, frame=None. It usually means one child failed.")
-        self.kill_self()
+        # As in SGLang it is the main thread that ends it all.
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
 
-    def kill_self(self) -> None:
+    def kill_self(self, *_: object) -> None:
         me = os.getpid()
         say(f"[{now()}] kill_process_tree called: parent_pid={me}, include_parent=True, pid={me}")
         os.kill(me, signal.SIGKILL)
