@@ -46,35 +46,30 @@ def role_of(comm: str, cmdline: str) -> str:
 
 def log_stats(record: RunRecord) -> LogStats:
     """How much the server wrote, as a fact of the run."""
-    last = record.last_line_usec or 0
     return LogStats(
-        record=Record(
-            source="server",
-            ref="",
-            boot_id=record.boot_id,
-            monotonic_usec=last,
-            realtime_usec=record.last_realtime_usec,
-            message=f"{record.lines} lines were logged",
-        ),
+        record=_at_last_line(record, f"{record.lines} lines were logged"),
         lines=record.lines,
         first_usec=record.first_line_usec or 0,
-        last_usec=last,
+        last_usec=record.last_line_usec or 0,
     )
 
 
 def decode_stats(record: RunRecord) -> DecodeStats:
     """The tally of the run's decode lines, as a fact of the run."""
-    last = record.last_line_usec or 0
     return DecodeStats(
-        record=Record(
-            source="server",
-            ref="",
-            boot_id=record.boot_id,
-            monotonic_usec=last,
-            realtime_usec=record.last_realtime_usec,
-            message=f"{record.decoding.lines} decode lines were logged",
-        ),
+        record=_at_last_line(record, f"{record.decoding.lines} decode lines were logged"),
         tally=json.dumps(decoding.dump(record.decoding)),
+    )
+
+
+def _at_last_line(record: RunRecord, message: str) -> Record:
+    return Record(
+        source="server",
+        ref="",
+        boot_id=record.boot_id,
+        monotonic_usec=record.last_line_usec or 0,
+        realtime_usec=record.last_realtime_usec,
+        message=message,
     )
 
 
