@@ -189,10 +189,10 @@ def _facts(row: sqlite3.Row) -> FactsShape:
 def _living(db: sqlite3.Connection, server: str | None) -> Iterator[RunDetailShape]:
     """Runs that have not ended, as of the last checkpoint; one whose end is stored since then has."""
     found = db.execute(
-        "SELECT invocation_id, data FROM tracked_runs WHERE NOT has_ended AND (?1 IS NULL OR unit IN (?1, ?2))"
-        " AND invocation_id NOT IN (SELECT invocation_id FROM runs)"
+        "SELECT invocation_id, data FROM tracked_runs WHERE NOT has_ended"
+        " AND (:server IS NULL OR unit IN (:server, :unit)) AND invocation_id NOT IN (SELECT invocation_id FROM runs)"
         " ORDER BY first_realtime_usec DESC",
-        (server, f"sglang-{server}.service"),
+        {"server": server, "unit": f"sglang-{server}.service"},
     ).fetchall()
     marks = ", ".join("?" * len(_OF_OPEN_RUNS))
     for row in found:

@@ -182,9 +182,10 @@ class Store:
         with self._database.writing(durable=False) as db:
             for is_crash in (0, 1):
                 gone += db.execute(
-                    "DELETE FROM runs WHERE is_crash = ?1 AND (died_at_usec < ?2 OR seq NOT IN ("
-                    "  SELECT seq FROM runs WHERE is_crash = ?1 ORDER BY died_at_usec DESC, seq DESC LIMIT ?3))",
-                    (is_crash, oldest, max_crashes),
+                    "DELETE FROM runs WHERE is_crash = :is_crash AND (died_at_usec < :oldest OR seq NOT IN ("
+                    "  SELECT seq FROM runs WHERE is_crash = :is_crash"
+                    "  ORDER BY died_at_usec DESC, seq DESC LIMIT :most))",
+                    {"is_crash": is_crash, "oldest": oldest, "most": max_crashes},
                 ).rowcount
             news.forget(db)
         return gone
