@@ -73,21 +73,21 @@ def _at_last_line(record: RunRecord, message: str) -> Record:
     )
 
 
-def make_run(record: RunRecord, timeline: Timeline) -> Run:
-    """What the rules need to know of a run as a whole."""
+def make_run(record: RunRecord, timeline: Timeline, relay: int | None = None) -> Run:
+    """What the rules need to know of a run as a whole. `relay` wrote the lines without being a process of SGLang's."""
     exit_ = next((e for e in timeline.all(ProcessExit) if e.process == "main"), None)
     state = timeline.last(UnitState)
     remains = timeline.last(Remains)
     result = next((event.unit_result for event in timeline.all(UnitResult)), None)
     code, status = (exit_.exit_code, exit_.exit_status) if exit_ else _exit_of(state, remains)
-    pids = dict(record.pids)
+    pids = {pid: role for pid, role in record.pids.items() if pid != relay}
     tree_main = None
     for tree in timeline.all(ProcessTree):
         tree_main = tree.main_pid or tree_main
         for process in tree.processes:
             role = role_of(process.comm, process.cmdline)
             pids[process.pid] = role or pids.get(process.pid, "")
-    main_pid = (state.exec_main_pid if state else None) or tree_main or _main_pid(record, timeline)
+    main_pid = (state.exec_main_pid if state else None) or tree_main or _main_pid(record, timeline, relay)
     if main_pid is not None:
         pids[main_pid] = "main"
     died_usec = exit_.record.realtime_usec if exit_ else record.ended_realtime_usec or record.last_realtime_usec
@@ -124,11 +124,13 @@ def _exit_of(state: UnitState | None, remains: Remains | None) -> tuple[str | No
     return None, None
 
 
-def _main_pid(record: RunRecord, timeline: Timeline) -> int | None:
+def _main_pid(record: RunRecord, timeline: Timeline, relay: int | None) -> int | None:
     for milestone in timeline.all(Milestone):
         # In a container uvicorn's own number is of another namespace.
         if milestone.name == "server-process" and (pid := int(dict(milestone.values)["pid"])) in record.pids:
             return pid
+    if relay is not None:
+        return None
     if record.pids:
         return next((pid for pid, role in record.pids.items() if role == "main"), None)
     return next((int(dict(m.values)["pid"]) for m in timeline.all(Milestone) if m.name == "server-process"), None)

@@ -31,6 +31,7 @@ from forensics.events import (
 )
 from forensics.lives import decode_stats, log_stats, make_run, role_of
 from forensics.model import Run, RunRecord
+from forensics.relay import relay_of, without_writer
 from forensics.sources import RECORDED, losses, sigtrace
 from forensics.sources.journal import Lines
 from forensics.sources.server import ServerLog, parse_decode
@@ -130,7 +131,9 @@ class Tracker:
         if record.decoding.lines:
             events.append(decode_stats(record))
         timeline = Timeline.of(events, [*record.gaps, *gaps], sources)
-        return make_run(record, timeline), timeline
+        if (relay := relay_of(timeline)) is not None:
+            timeline = without_writer(timeline, relay)
+        return make_run(record, timeline, relay), timeline
 
     def _note_gap(self, gap: Gap, unit: str = "") -> set[str]:
         """A loss concerns the runs that were alive, and the one that had just died: journald tells of it late."""

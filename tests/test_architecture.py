@@ -21,7 +21,7 @@ BEHIND_SOURCES = tuple(
 )
 READING = (
     *("events", "model", "timeline", "causality", "missing", "fatality"),
-    *("stops", "oom", "senders", "failure", "phase", "xid_catalog"),
+    *("stops", "oom", "relay", "senders", "failure", "phase", "xid_catalog"),
 )
 
 

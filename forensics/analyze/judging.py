@@ -11,7 +11,6 @@ from forensics.analyze.endings import End, How, end_of
 from forensics.analyze.incidents import Incident
 from forensics.analyze.ownership import joined_by_name, killed_after, without_copies
 from forensics.analyze.reading import SavedFile
-from forensics.analyze.writers import without_one_writer
 from forensics.causality import Ending
 from forensics.classify import classify
 from forensics.codec import dump_run, dump_verdict
@@ -58,7 +57,7 @@ def judge(body: Body, record: RunRecord) -> Judged | None:
     file = body.log_of.get(record.invocation_id)
     sources, gaps = covered(body, record)
     run, timeline = body.tracker.judge_input(record.invocation_id, sources, gaps)
-    timeline = without_copies(without_one_writer(timeline), {each.name for each in body.files if not each.has_fields})
+    timeline = without_copies(timeline, {each.name for each in body.files if not each.has_fields})
     end = End(How.DIED)
     rules: tuple[Rule, ...] = RULES
     if record.ended_usec is None or forged_end(record, timeline):
@@ -207,6 +206,8 @@ def shape_of(body: Body, run: Run, verdict: Verdict, file: SavedFile | None) -> 
         shape["died_at"] = shape["started_at"] = None
         for piece in shape["evidence"]:
             piece["at"] = None
+        for gap in shape["gaps"]:
+            gap["from_at"] = gap["to_at"] = None
     return shape
 
 
