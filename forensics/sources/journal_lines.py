@@ -11,6 +11,12 @@ from forensics.sources.journal_streams import Item, Lines, Stream, entry_at, fie
 
 # So many lines are read ahead.
 _BULK = 64
+TALLIED_A_SECOND = 50
+"""Of the decode lines that one second's prefix bears, so many are handed out: a server prints one every 40 steps, and
+only one that runs wild prints more."""
+
+# Where SGLang's prefix has its time.
+_SECOND = slice(1, 20)
 # Only a line this long can be the part of a split one: journald's LineMax= is 48 KiB unless it was made much smaller.
 _LONG_BYTES = 2048
 # A split line is joined up to this size; the server's log has nothing to say beyond.
@@ -19,7 +25,8 @@ _JOINED_CHARACTERS = 1 << 20
 
 class ServerLines(Stream):
     """The lines of one unit. What `skipped` matches is only counted; of those where its group `sample` took part,
-    the last one of each count is offered all the same. Those where `decode` did go with the counts, as text.
+    the last one of each count is offered all the same. Those where `decode` did go with the counts, as text, up to
+    `TALLIED_A_SECOND`.
 
     Lines are read some way ahead: reading and matching each in turn would cost a half more.
     """
@@ -29,8 +36,10 @@ class ServerLines(Stream):
         self.unit = unit
         self._skipped = skipped
         self._parts: dict[str, tuple[Entry, list[str]]] = {}
-        # Of the lines that are being counted: which they are of them, and their text.
+        # Of the lines that are being counted: which they are of them, and their text; and of the second of the last
+        # one, how many more are taken.
         self._decodes: list[tuple[int, bytes]] = []
+        self._second, self._room = b"", 0
         # The lines read ahead with what the gate said, which of them is to be looked at next, where the reader stands.
         self._ahead: list[bytes] = []
         self._gated: list[re.Match[bytes] | None] = []
@@ -76,11 +85,7 @@ class ServerLines(Stream):
                     self._stand_on(begin)
                     first = (field(self.reader, "_SYSTEMD_INVOCATION_ID"), self.reader._get_monotonic().timestamp)
                 if decode:
-                    self._decodes += [
-                        (number, match.string)
-                        for number, match in enumerate(self._gated[begin:stop], count + 1)
-                        if match and match.start(decode) >= 0
-                    ]
+                    self._take_decodes(begin, stop, count + 1, decode)
                 backwards = reversed(range(begin, stop))
                 sampled = next((count + at - begin + 1 for at in backwards if self._is(at, sample)), sampled)
                 count += stop - begin
@@ -88,6 +93,20 @@ class ServerLines(Stream):
             if stop < len(self._ahead):
                 return count, sampled, first, count < budget
         return count, sampled, first, False
+
+    def _take_decodes(self, begin: int, stop: int, number: int, decode: int) -> None:
+        """Keep the decode lines among these, the first of which is the given number of those being counted."""
+        if not self._room and self._ahead[begin][_SECOND] == self._ahead[stop - 1][_SECOND] == self._second:
+            return  # all of a second of which enough were taken, but for a rank's that is late
+        for at in range(begin, stop):
+            line = self._ahead[at]
+            if (second := line[_SECOND]) == self._second and not self._room:
+                continue
+            if (match := self._gated[at]) and match.start(decode) >= 0:
+                if second != self._second:
+                    self._second, self._room = second, TALLIED_A_SECOND
+                self._room -= 1
+                self._decodes.append((number + at - begin, line))
 
     def _is(self, at: int, group: int) -> bool:
         match = self._gated[at]

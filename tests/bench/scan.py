@@ -19,13 +19,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from forensics.entry import Entry
-from forensics.sources.journal import JournalReader, Lines
+from forensics.sources.journal import JournalReader
+from forensics.sources.journal_streams import Item
 from forensics.tracker import Tracker
 
 MAKER = "/lib/systemd/systemd-journal-remote"
@@ -73,7 +75,7 @@ def exported(entries: int) -> Iterator[bytes]:
     for number in range(entries):
         usec += chance.randrange(200, 1800)
         monotonic = usec - START_USEC + 60_000_000
-        for text in texts(number, chance):
+        for text in texts(number, usec, chance):
             usec += 1
             yield (
                 f"__REALTIME_TIMESTAMP={usec}\n__MONOTONIC_TIMESTAMP={monotonic}\n_BOOT_ID={BOOT}\n"
@@ -81,12 +83,12 @@ def exported(entries: int) -> Iterator[bytes]:
             ).encode()
 
 
-def texts(number: int, chance: random.Random) -> tuple[str, ...]:
+def texts(number: int, usec: int, chance: random.Random) -> tuple[str, ...]:
     if number % TRACEBACK_EVERY == TRACEBACK_EVERY // 2:
         return tuple(SERVER % line for line in TRACEBACK)
     kind = chance.random()
     some = chance.randrange(1000, 9999)
-    stamp = f"[2026-03-01 12:{number // 60 % 60:02}:{number % 60:02}"
+    stamp = f"[{datetime.fromtimestamp(usec // 1_000_000, UTC):%Y-%m-%d %H:%M:%S}"
     if kind < 0.55:
         return (SERVER % (f"{stamp} TP0] " + DECODE % (some % 32, some * 40, some % 900)),)
     if kind < 0.65:
@@ -141,7 +143,7 @@ def reader_and_tracker(folder: Path) -> int:
     return sum(event.kind == "traceback" for event in record.events)
 
 
-def everything(reader: JournalReader) -> Iterator[Entry | Lines | object]:
+def everything(reader: JournalReader) -> Iterator[Item]:
     while reader.wait(0):
         yield from reader.read()
 

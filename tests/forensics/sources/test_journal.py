@@ -10,6 +10,7 @@ from forensics.errors import SourceError
 from forensics.events import Gap
 from forensics.sources import coredump, remains, systemd
 from forensics.sources.journal import JOURNAL_DROPPED, JOURNAL_MISSED, JournalReader, Lines, readable
+from forensics.sources.journal_lines import TALLIED_A_SECOND
 from forensics.sources.journal_place import Position
 from forensics.sources.journal_streams import Item
 from tests.forensics.sources.journals import BOOT, REALTIME_USEC, Fields, write_journal
@@ -120,6 +121,26 @@ def test_counted_lines_of_two_runs_are_told_apart(tmp_path: Path) -> None:
     assert [(item.first_monotonic_usec, item.last_monotonic_usec) for item in counts] == [
         (1_000_000, 1_006_000),
         (1_007_000, 1_306_000),
+    ]
+
+
+def test_of_one_second_only_so_many_decode_lines_go_into_the_tally(tmp_path: Path) -> None:
+    first, second = (BATCH.replace("12:00:00", f"12:00:0{at}") for at in (0, 1))
+    wild = [line(first.format(number)) for number in range(3 * TALLIED_A_SECOND)]
+    ordinary = [line(ACCESS.format(1)), *(line(second.format(number)) for number in range(3)), line(ACCESS.format(2))]
+    write_journal(tmp_path / "system.journal", numbered([*wild, *ordinary, line("fact"), *ordinary]))
+    (counted, sample, *later) = read_all(JournalReader(UNITS, path=tmp_path))
+    assert isinstance(counted, Lines)
+    assert isinstance(sample, Entry)
+    assert counted.decodes == (
+        *(first.format(number) for number in range(TALLIED_A_SECOND)),
+        *(second.format(number) for number in range(2)),  # the third is the sample
+    )
+    assert sample.message == second.format(2)
+    assert counted.count == len(wild) + len(ordinary) - 1
+    # The same second goes on behind the fact, and so does its count.
+    assert [item.decodes for item in later if isinstance(item, Lines)] == [
+        tuple(second.format(number) for number in range(2))
     ]
 
 
