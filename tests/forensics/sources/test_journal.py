@@ -127,7 +127,8 @@ def test_counted_lines_of_two_runs_are_told_apart(tmp_path: Path) -> None:
 def test_of_one_second_only_so_many_decode_lines_go_into_the_tally(tmp_path: Path) -> None:
     first, second = (BATCH.replace("12:00:00", f"12:00:0{at}") for at in (0, 1))
     wild = [line(first.format(number)) for number in range(3 * TALLIED_A_SECOND)]
-    ordinary = [line(ACCESS.format(1)), *(line(second.format(number)) for number in range(3)), line(ACCESS.format(2))]
+    access = line(ACCESS.replace("12:00:00", "12:00:01").format(1))
+    ordinary = [access, *(line(second.format(number)) for number in range(3)), access]
     write_journal(tmp_path / "system.journal", numbered([*wild, *ordinary, line("fact"), *ordinary]))
     (counted, sample, *later) = read_all(JournalReader(UNITS, path=tmp_path))
     assert isinstance(counted, Lines)
