@@ -7,11 +7,10 @@ from forensics.errors import InputError, InquestError, SettingsError
 
 
 def main() -> None:
-    from forensics.cli import build
+    from forensics.cli import build, meant
 
     try:
-        # The daemon's memory is counted: it does not load what checks specs and renders units.
-        build(lean=sys.argv[1:2] == ["daemon"])(prog_name="inquest")
+        build(meant(sys.argv[1:]))(prog_name="inquest")
     except InquestError as error:
         sys.stderr.write(f"inquest: {error.message}\n")
         if error.hint:

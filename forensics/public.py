@@ -4,7 +4,18 @@ import signal
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from forensics.shapes import CrashShape, EvidenceShape, FactShape, GapShape, HistoryShape, MemoryShape, TimelineShape
+from forensics.shapes import (
+    CrashShape,
+    EvidenceShape,
+    FactShape,
+    GapShape,
+    HistoryShape,
+    MemoryShape,
+    RejectedShape,
+    TimelineShape,
+)
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def server_name(unit: str) -> str:
@@ -14,13 +25,13 @@ def server_name(unit: str) -> str:
 
 def when(realtime_usec: int) -> str:
     """Microseconds since the epoch as RFC 3339 in UTC, always with six decimals so that texts sort as times do."""
-    stamp = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=realtime_usec)
-    return stamp.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    stamp = _EPOCH + timedelta(microseconds=realtime_usec)
+    return stamp.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 def usec(stamp: datetime) -> int:
     """Microseconds since the epoch, exactly."""
-    return (stamp - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
+    return (stamp - _EPOCH) // timedelta(microseconds=1)
 
 
 def crash_shape(
@@ -56,7 +67,8 @@ def crash_shape(
         "evidence": [_evidence(piece) for piece in verdict["evidence"]],
         "ruled_out": [{"cause": other["cause"], "why": other["why"]} for other in verdict["ruled_out"]],
         "also": list(verdict["also"]),
-        "gaps": [_gap(gap) for gap in verdict["gaps"]],
+        "gaps": [_gap(gap, run) for gap in verdict["gaps"]],
+        "rejected": [_rejected(found) for found in verdict.get("rejected", ())],
         "notes": list(verdict["notes"]),
         "ground": list(verdict.get("ground", ())),
         "speculation": dict(verdict.get("speculation", ())),
@@ -88,7 +100,7 @@ def timeline_shape(run: dict[str, Any], verdict: dict[str, Any], timeline: dict[
         "invocation_id": run["invocation_id"],
         "boot_id": run["boot_id"],
         "sources": timeline["sources"],
-        "gaps": [_gap(gap) for gap in timeline["gaps"]],
+        "gaps": [_gap(gap, run) for gap in timeline["gaps"]],
         "events": [_fact(event, roles) for event in timeline["events"]],
     }
 
@@ -116,6 +128,23 @@ def _evidence(piece: dict[str, Any]) -> EvidenceShape:
     }
 
 
+def _rejected(found: dict[str, Any]) -> RejectedShape:
+    record = found["record"]
+    writer = found["writer"] or "a process"
+    pid = f" [{record['pid']}]" if record["pid"] is not None else ""
+    unit = f" of {found['writer_unit']}" if found["writer_unit"] else ""
+    return {
+        "claims": found["claims"],
+        "kind": found["imitates"],
+        "count": found["count"],
+        "ref": record["ref"],
+        "at": when(record["realtime_usec"]),
+        "message": record["message"],
+        "written_by": f"{writer}{pid}{unit}",
+        "why": found["why"],
+    }
+
+
 def _memory(memory: dict[str, Any] | None) -> MemoryShape | None:
     if memory is None:
         return None
@@ -128,12 +157,19 @@ def _memory(memory: dict[str, Any] | None) -> MemoryShape | None:
     }
 
 
-def _gap(gap: dict[str, Any]) -> GapShape:
+def _gap(gap: dict[str, Any], run: dict[str, Any]) -> GapShape:
+    died_usec = usec(datetime.fromisoformat(run["died_at"]))
+
+    def at(bound_usec: int | None) -> str | None:
+        return None if bound_usec is None else when(died_usec - (run["ended_usec"] - bound_usec))
+
     return {
         "source": gap["source"],
         "reason": gap["reason"],
         "from_usec": gap["from_usec"],
         "to_usec": gap["to_usec"],
+        "from_at": at(gap["from_usec"]),
+        "to_at": at(gap["to_usec"]),
     }
 
 

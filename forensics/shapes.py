@@ -26,12 +26,29 @@ class RuledOutShape(TypedDict):
 
 
 class GapShape(TypedDict):
-    """A stretch of a source that could not be read; bounds in monotonic microseconds of the boot, null is open."""
+    """A stretch of a source that could not be read; bounds in monotonic microseconds of the boot, and as times, null is
+    open."""
 
     source: str
     reason: str
     from_usec: int | None
     to_usec: int | None
+    from_at: str | None
+    to_at: str | None
+
+
+class RejectedShape(TypedDict):
+    """Records that speak as a sender (`claims`) that did not write them, and changed nothing. One row for each `kind`
+    of fact that they imitate: `count` of them, of which the first is shown."""
+
+    claims: str
+    kind: str
+    count: int
+    ref: str
+    at: str
+    message: str
+    written_by: str
+    why: str
 
 
 class DoingShape(TypedDict):
@@ -111,6 +128,7 @@ class CrashShape(TypedDict):
     ruled_out: list[RuledOutShape]
     also: list[str]
     gaps: list[GapShape]
+    rejected: list[RejectedShape]
     notes: list[str]
     ground: list[str]
     speculation: dict[str, str]

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import zstandard
 
-from forensics.report import report
+from forensics.inquest import report
 from forensics.shapes import CrashShape, TimelineShape
 
 MEDIA_TYPE = "application/zstd"

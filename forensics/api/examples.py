@@ -34,7 +34,28 @@ _CRASH: dict[str, Any] = {
     ],
     "ruled_out": [{"cause": "external-signal", "why": "the kernel itself sent the signal"}],
     "also": [],
-    "gaps": [{"source": "gpu", "reason": "no NVIDIA driver on this machine", "from_usec": None, "to_usec": None}],
+    "gaps": [
+        {
+            "source": "gpu",
+            "reason": "no NVIDIA driver on this machine",
+            "from_usec": None,
+            "to_usec": None,
+            "from_at": None,
+            "to_at": None,
+        }
+    ],
+    "rejected": [
+        {
+            "claims": "systemd",
+            "kind": "process-exit",
+            "count": 2,
+            "ref": "s=5e1f;i=3938690;b=0c9d;m=3938690;t=64e0;x=1",
+            "at": "2026-03-01T12:00:59.204410Z",
+            "message": "sglang-demo.service: Main process exited, code=exited, status=1/FAILURE",
+            "written_by": "python [4321] of sglang-demo.service",
+            "why": "only PID 1's own records are believed (_PID=1)",
+        }
+    ],
     "notes": [],
     "ground": [],
     "speculation": {"algorithm": "EAGLE3", "num_steps": "3", "eagle_topk": "1", "num_draft_tokens": "4"},

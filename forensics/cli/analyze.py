@@ -1,15 +1,16 @@
 """`inquest analyze`: the verdict from saved files."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, cast
 
 import typer
 
-from forensics.cli.commands import Format, print_lines
-from forensics.report import Line, one_line, report
+from forensics.cli.terminal import Format, print_json, print_lines
+from forensics.inquest import report
+from forensics.report import one_line
+from forensics.shapes import CrashShape
 
 
 def analyze(
@@ -30,31 +31,16 @@ def analyze(
     with _progress(paths) as advance:
         found = judge(paths, unit, advance)
     if output is Format.JSON:
-        typer.echo(json.dumps(found.as_json(), indent=2))
+        print_json(found.as_json())
         return
     for note in found.notes:
         typer.echo(one_line(note), err=True)
     for number, crash in enumerate(found.crashes):
         if number:
             typer.echo("")
-        print_lines(_lines(crash))
+        print_lines(report(cast(CrashShape, crash)))
     if not found.crashes:
         typer.echo(f"No crash: {one_line(found.reason)}.")
-
-
-def _lines(crash: dict[str, Any]) -> Iterator[Line]:
-    """The report, without what saved files did not tell."""
-    unknown = {name: "not known" for name in ("died_at", "started_at", "phase") if crash[name] is None}
-    evidence = [{**piece, "at": piece["at"] or ""} for piece in crash["evidence"]]
-    shown: Any = {**crash, "unit": crash["unit"] or crash["server"], "evidence": evidence, **unknown}
-    for line in report(shown):
-        if crash["invocation_id"] is None and line.text.startswith("journal  "):
-            continue
-        if crash["started_at"] is None and line.text.startswith("  ran  "):
-            continue
-        if crash["became_ready"] is None and line.text.endswith(", was never ready"):
-            line = line._replace(text=line.text.removesuffix(", was never ready"))
-        yield line
 
 
 @contextmanager

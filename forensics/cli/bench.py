@@ -19,8 +19,8 @@ from typing import Annotated, Any
 
 import typer
 
-from forensics.cli.commands import _columns
 from forensics.cli.systemctl import look, unit_name
+from forensics.cli.terminal import print_table
 from forensics.errors import InputError, InquestError
 from forensics.sources.bench import MESSAGE_ID
 from service.command import command
@@ -244,7 +244,7 @@ def show(measured: Sequence[dict[str, float]]) -> None:
     """A row a concurrency."""
     names = ["concurrency", *(name for name in FIGURES if any(name in one for one in measured))]
     rows = [tuple(f"{one[name]:g}" if name in one else "-" for name in names) for one in measured]
-    typer.echo("\n".join(_columns([tuple(names), *rows])))
+    print_table(names, rows)
     for one in measured:
         failed = one["requested"] - one["completed"]
         if failed > 0:

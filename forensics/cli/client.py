@@ -24,36 +24,36 @@ def address() -> str:
 class _OverSocket(http.client.HTTPConnection):
     """The socket's mode is its guard: no token is asked for here."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=TIMEOUT_SECONDS)
+    def __init__(self, path: Path, timeout_seconds: float) -> None:
+        super().__init__("localhost", timeout=timeout_seconds)
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(TIMEOUT_SECONDS)
+        self.sock.settimeout(self.timeout)
         self.sock.connect(str(self._path))
 
 
-def _connection(base: str) -> http.client.HTTPConnection:
+def connection(base: str, timeout_seconds: float = TIMEOUT_SECONDS) -> http.client.HTTPConnection:
     """Not yet connected."""
     if "INQUEST_API" not in os.environ:
         path = settings.load().api.socket or SOCKET
         if os.access(path, os.W_OK):
-            return _OverSocket(path)
+            return _OverSocket(path, timeout_seconds)
     parts = urlsplit(base)
     if parts.scheme != "http" or not parts.hostname:
         raise InquestError("bad-address", f"$INQUEST_API: not of the form http://host:port: {base!r}")
-    return http.client.HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT_SECONDS)
+    return http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout_seconds)
 
 
-def get(path: str, **parameters: object) -> Any:
+def get(path: str, *, timeout_seconds: float = TIMEOUT_SECONDS, **parameters: object) -> Any:
     """The JSON that the API answers. InquestError when it does not answer, or answers with a problem."""
     base = address()
     query = urlencode({name: value for name, value in parameters.items() if value is not None})
-    connection = _connection(base)
+    asking = connection(base, timeout_seconds)
     try:
-        connection.request("GET", f"{path}?{query}" if query else path)
-        answer = connection.getresponse()
+        asking.request("GET", f"{path}?{query}" if query else path)
+        answer = asking.getresponse()
         content = json.loads(answer.read())
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise InquestError(
@@ -62,7 +62,7 @@ def get(path: str, **parameters: object) -> Any:
             "Is it running? See `systemctl status inquestd`; it says more in `journalctl -u inquestd`.",
         ) from error
     finally:
-        connection.close()
+        asking.close()
     if answer.status != 200:
         raise InquestError(
             content.get("code", "problem"), content.get("detail", answer.reason), content.get("hint", "")

@@ -1,13 +1,12 @@
 """`inquest diff`: two runs side by side."""
 
-import json
 import sys
 from typing import Annotated
 
 import typer
 
 from forensics.cli import client
-from forensics.cli.commands import Format, Formatted, _columns
+from forensics.cli.terminal import Format, Formatted, console, print_json, print_table, rich_table
 from forensics.errors import InputError, InquestError
 from forensics.report import one_line
 from forensics.runs.compare import Pair, compared
@@ -25,7 +24,7 @@ def diff(
     runs = [named(first), named(second)]
     if output is Format.JSON:
         rows = [pair._asdict() for pair in compared(*runs)]
-        typer.echo(json.dumps({"runs": [run["invocation_id"] for run in runs], "rows": rows}, indent=2))
+        print_json({"runs": [run["invocation_id"] for run in runs], "rows": rows})
         return
     show(*runs)
 
@@ -56,17 +55,14 @@ def show(first: RunDetailShape, second: RunDetailShape) -> None:
     head = ("", f"{first['server']} {first['id']}", f"{second['server']} {second['id']}")
     if sys.stdout.isatty():
         _table(head, pairs)
-        return
-    typer.echo("\n".join(_columns([head, *((pair.name, _side(pair.first), _side(pair.second)) for pair in pairs)])))
+    else:
+        print_table(head, [(pair.name, _side(pair.first), _side(pair.second)) for pair in pairs])
 
 
 def _table(head: tuple[str, str, str], pairs: list[Pair]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(*head, box=box.SIMPLE, header_style="bold")
+    table = rich_table(head)
     section = ""
     for pair in pairs:
         if pair.section != section:
@@ -74,7 +70,7 @@ def _table(head: tuple[str, str, str], pairs: list[Pair]) -> None:
             table.add_section()
         style = "" if pair.first == pair.second else "bold"
         table.add_row(pair.name, Text(_side(pair.first), style=style), Text(_side(pair.second), style=style))
-    Console().print(table)
+    console().print(table)
 
 
 def _side(text: str | None) -> str:

@@ -2,10 +2,8 @@
 
 import csv
 import io
-import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from forensics.cli import client
-from forensics.cli.commands import _columns
+from forensics.cli.terminal import print_json, print_table
 from forensics.errors import InputError, InquestError
 from forensics.history import Change
 from forensics.report import one_line
@@ -80,7 +78,7 @@ def _list(server: str | None, limit: int, output: TableFormat) -> None:
             break
     found = found[:limit]
     if output is TableFormat.JSON:
-        typer.echo(json.dumps(found, indent=2))
+        print_json(found)
     elif not found and output is TableFormat.TEXT:
         typer.echo("No runs.", err=True)
     else:
@@ -135,7 +133,7 @@ def changed(run: RunEntryShape) -> str:
 def show_tuning(table: TuningShape, output: TableFormat = TableFormat.TEXT) -> None:
     """The tuning table: one row a value."""
     if output is TableFormat.JSON:
-        typer.echo(json.dumps(table, indent=2))
+        print_json(table)
         return
     named = [name for name in _GROUPS if any(name in row["best"] for row in table["rows"])]
     head = [table["by"], *(f"best tok/s, {name} running" for name in named), "accept", "fits", "runs", "ended"]
@@ -162,18 +160,8 @@ def _print(head: Sequence[str], rows: Sequence[Sequence[str]], output: TableForm
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([head, *(["" if c == "-" else c for c in row] for row in rows)])
         typer.echo(text.getvalue(), nl=False)
-    elif sys.stdout.isatty():
-        from rich import box
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(*head, box=box.SIMPLE, header_style="bold")
-        for row in rows:
-            table.add_row(*map(Text, row))
-        Console().print(table)
     else:
-        typer.echo("\n".join(_columns([tuple(head), *map(tuple, rows)])))
+        print_table(head, rows)
 
 
 def _number(value: float | None, digits: int = 0) -> str:

@@ -1,13 +1,11 @@
 """`inquest servers`: every server that ran, and how it is."""
 
-import json
-import sys
 from collections.abc import Iterator
 
 import typer
 
 from forensics.cli import client
-from forensics.cli.commands import Format, Formatted, _columns
+from forensics.cli.terminal import Format, Formatted, print_json, print_table
 from forensics.report import one_line
 from forensics.shapes import LastRunShape, ServerShape
 
@@ -16,17 +14,14 @@ def servers(output: Formatted = Format.TEXT) -> None:
     """List the servers: running since when, how often and of what they died, what is odd about their speculation."""
     found: list[ServerShape] = client.get("/servers")["servers"]
     if output is Format.JSON:
-        typer.echo(json.dumps(found, indent=2))
+        print_json(found)
         return
     if not found:
         typer.echo("No servers.", err=True)
         return
     head = ("server", "state", "runs", "crashes", "last crash")
     rows = [tuple(_row(server)) for server in found]
-    if sys.stdout.isatty():
-        _table(head, rows)
-    else:
-        typer.echo("\n".join(_columns([head, *rows])))
+    print_table(head, rows)
     for server in found:
         if server["remark"]:
             typer.echo(f"{server['server']}: {one_line(server['remark'])}")
@@ -48,15 +43,3 @@ def _ended(run: LastRunShape | None) -> str:
 
 def _stamp(text: str) -> str:
     return text[:19].replace("T", " ")
-
-
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(*head, box=box.SIMPLE, header_style="bold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    Console().print(table)

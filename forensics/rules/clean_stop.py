@@ -3,6 +3,9 @@
 Signal:      PID 1's `Stopping …` (or a shutdown of the host) and no timeout; else exit status 0 without a failure.
 Not this:    a stop that ran into its timeout; a failure from before the stop; SIGTERM from somebody else.
 Followed by: SGLang up to 0.5.19 ends even a clean drain by SIGKILL of itself: Result=signal, status=9/KILL.
+Needs:       PID 1's records of this unit; the server's log tells that a SIGKILL at the end was its own.
+To do:       nothing. Where it ended by itself and nobody had asked, read its last lines (`journalctl
+             _SYSTEMD_INVOCATION_ID=…`).
 """
 
 from forensics.causality import NATIVE_SIGNALS, Ending

@@ -3,6 +3,10 @@
 Signal:      a usage error, or an exception before the server was ready that SGLang raises for what it was told.
 Not this:    imports, libraries, permissions, disk (environment-error); exceptions while serving (python-exception).
 Followed by: exit status 1 or 2 from main; from the scheduler SIGQUIT to main and SGLang's SIGKILL of itself.
+Needs:       the server's log up to its end, not rate-limited.
+To do:       change what the message names in the spec, run `inquest units check`, start again. A port in use: see who
+             holds it (`ss -ltnp`). Too little left for the KV cache: raise mem_fraction_static, or use a smaller draft
+             model or a shorter context_length.
 """
 
 import re

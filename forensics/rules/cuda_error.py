@@ -3,6 +3,11 @@
 Signal:      `CUDA error: …`, `CUBLAS_STATUS_…`, a device-side assertion, in the failure that began it.
 Not this:    an error that the server outlived; out of memory; a hardware Xid; the words in a user's prompt.
 Followed by: the same error from every later call and the NCCL watchdog; Xid 13, 31 or 43; SIGABRT; self-SIGKILL.
+Needs:       the server's log with the traceback; the kernel's log, else a fault of the hardware (Xid) behind it stays
+             open.
+To do:       run once with CUDA_LAUNCH_BLOCKING=1 in [env]: the line that reports it is often not the kernel that
+             failed. Where build and GPU do not fit, install builds of torch and sgl-kernel for this GPU and driver, or
+             a newer driver. While capturing: start once with disable_cuda_graph.
 """
 
 import re

@@ -3,6 +3,10 @@
 Signal:      torch's `CUDA out of memory. Tried to allocate …` and its kin, in the failure that began it.
 Not this:    KV-pool exhaustion, request slots, `increase --mem-fraction-static`, Triton's OutOfResources; host OOM.
 Followed by: `Capture cuda graph failed` (its hints are not evidence), SIGQUIT to main, SGLang's SIGKILL of itself.
+Needs:       the server's log with the traceback, not rate-limited; NVML tells who else was on the GPU.
+To do:       while serving, lower mem_fraction_static by 0.02 to 0.05; at the start lower it, or the largest graph batch
+             size. Weights that do not fit: more GPUs (tp_size), or a smaller or quantized model. Another process on the
+             GPU: find it with nvidia-smi and end it, or move the server.
 """
 
 import re

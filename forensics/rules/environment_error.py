@@ -3,6 +3,8 @@
 Signal:      ImportError and kin, `undefined symbol`, a driver or library mismatch, no space, no permission, no threads.
 Not this:    `Ignore import error when loading …`, which every start prints; model files that are missing.
 Followed by: exit status 1, or from the scheduler SIGQUIT to main and SGLang's SIGKILL of itself.
+Needs:       the server's log with the traceback or the loader's line.
+To do:       mend the environment that the message names; the spec is not to blame.
 """
 
 import re

@@ -3,6 +3,11 @@
 Signal:      PID 1's main exit with 200 to 243 (203/EXEC, 200/CHDIR, 217/USER …), a failed ExecStartPre=, a dependency.
 Not this:    the program's own exit status of 200 or more after it had logged lines.
 Followed by: Result=exit-code; the reason stands in the forked child's own line (a hint: it is not PID 1's).
+Needs:       PID 1's records; the reason in words is a line of the forked child.
+To do:       correct the path, user or folder that systemd names (`systemd-analyze verify` shows it). A step around the
+             server that failed: run it by hand as the unit's user (`systemctl cat` shows it). A dependency: mend the
+             unit that failed (`systemctl list-dependencies --failed`). A port that is held: `ss -ltnp` shows by whom.
+             No resources: look at the host's limits of processes and memory.
 """
 
 from forensics.causality import Ending

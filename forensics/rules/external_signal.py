@@ -4,6 +4,10 @@ Signal:      PID 1's `Sent signal … on client request`; a traced `signal_gener
              nothing else explains, with the OOM killer excluded.
 Not this:    SIGKILL that SGLang announced (`kill_process_tree called`) or that follows a failed child; stop jobs.
 Followed by: for a child `crashed with exit code -9`, EOFError, SGLang's SIGKILL of itself; for main nothing at all.
+Needs:       a sender: PID 1's record, or inquest-sigtrace.service. Without, it is what is left (likely at most) when
+             PID 1's records, the server's log, and the kernel's log or its counter of OOM kills were all read.
+To do:       ask who was logged in or which job ran at that second (`journalctl --since` around it); a sender's unit,
+             where it is known, has its own log (`journalctl _SYSTEMD_UNIT=…`).
 """
 
 from forensics.causality import SIGNALS, STREAM_SKEW_USEC, Ending

@@ -3,6 +3,9 @@
 Signal:      PID 1's `Watchdog timeout (limit …)!`, or `Scheduler watchdog timeout (… self.soft=False)`.
 Not this:    a soft watchdog (it only logs); py-spy missing; a slow step that the server outlived.
 Followed by: SIGABRT to every process of the unit with core dumps, or SIGQUIT to main and SGLang's own SIGKILL.
+Needs:       PID 1's records, or the server's log with the watchdog's line; the stacks of that moment stand in the log.
+             The kernel's log, to tell a GPU that failed from a scheduler that stood.
+To do:       look for the line on which the scheduler stood in the stacks (py-spy, faulthandler) of its log.
 """
 
 from dataclasses import replace

@@ -3,6 +3,8 @@
 Signal:      the journal of the boot simply ends, and another boot follows.
 Not this:    an orderly shutdown or reboot (`Shutting down.`), which is a clean stop.
 Followed by: nothing. What was not yet on disk is lost, seconds of it: the machine may have died later than it seems.
+Needs:       a journal that outlives the boot (Storage=persistent), and both boots in it.
+To do:       look at the power supply, the BMC's log, and the kernel's last lines on a serial console.
 """
 
 from forensics.causality import Ending

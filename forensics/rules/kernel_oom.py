@@ -4,6 +4,12 @@ Signal:      a kernel record (`oom-kill:`, `Killed process`) naming a cgroup or 
 Not this:    a kill in another service's cgroup, or in another run of this unit; a kill that the server outlived, or
              that came when it was already dying; the same words in the server's own output.
 Followed by: EOFError, `crashed with exit code -9`, SIGQUIT to main, SGLang's SIGKILL of itself, OOMPolicy's stop.
+Needs:       the kernel's log (journalctl -k of this boot). Without it PID 1's count or memory.events can still show
+             that something of ours was killed, not what; and only the counter oom_kill of /proc/vmstat rules it out.
+To do:       at a limit, raise memory_max in the spec, or the limit of the cgroup above it that others share, or have
+             the server use less host memory. Where the whole host was short, give it more memory or limit the other
+             services. A compiler that was killed: MAX_JOBS=2 in [env]. Kernel log unreadable: make it readable for the
+             daemon.
 """
 
 import re

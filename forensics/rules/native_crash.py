@@ -3,6 +3,9 @@
 Signal:      PID 1's `code=dumped` or `killed` by such a signal, a core dump, the kernel's segfault line, faulthandler.
 Not this:    systemd's SIGABRT to all (watchdog, abort at a stop); an abort that carries a CUDA or NCCL error.
 Followed by: for a child `crashed with exit code -11`, EOFError, SIGQUIT to main, SGLang's SIGKILL of itself.
+Needs:       PID 1's record of the exit, systemd-coredump or the kernel's segfault line, and faulthandler's stack in the
+             log for a child.
+To do:       read the core's stacks with `coredumpctl info`; where none was kept, set limit_core in the spec.
 """
 
 from forensics.causality import NATIVE_SIGNALS, Ending

@@ -3,6 +3,10 @@
 Signal:      `NCCL error`, `ncclSystemError`, a collective that timed out, in the failure that began it.
 Not this:    the echo of another rank's death, of a CUDA error that the NCCL watchdog thread merely saw, or of an OOM.
 Followed by: `terminate called after throwing an instance of 'c10::DistBackendError'`, SIGABRT, self-SIGKILL.
+Needs:       the log of every rank: the rank that failed first is the one to look at, and its echo comes from the
+             others.
+To do:       run once with NCCL_DEBUG=INFO in [env]: NCCL then says which link or call failed. After a collective that
+             timed out, look for the rank that did not come to it.
 """
 
 import re

@@ -4,6 +4,8 @@ Signal:      PID 1's exit of an ExecStartPre=, and the check's line `inquest: pr
              the unit that stands for a spec with mistakes, and its line `inquest: spec refused: …`.
 Not this:    SGLang's own refusal after it was started: that is configuration-error.
 Followed by: `Failed to start`, Result=exit-code; no restart helps before the reason is removed.
+Needs:       PID 1's record and the check's own line, which stands in `systemctl status` as well.
+To do:       remove what the check names, then start again; `inquest preflight NAME` shows every check.
 """
 
 from forensics.causality import Ending

@@ -4,6 +4,9 @@ Signal:      the traceback of the first process that failed, and an exit that fo
 Not this:    tracebacks that were handled or outlived; EOFError and broken pipes of those that lost a peer;
              KeyboardInterrupt and SystemExit at a stop; `Traceback` in a user's prompt.
 Followed by: SIGQUIT to main, `kill_process_tree called`, status=9/KILL of main whatever the cause; or exit status 1.
+Needs:       the whole of the server's log: a line lost to the rate limit may be the one that began it.
+To do:       search SGLang's issues for the exception and its innermost frame. Where the log was cut, have journald keep
+             all of the unit's lines (LogRateLimitIntervalSec=0).
 """
 
 from dataclasses import replace

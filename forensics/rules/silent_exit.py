@@ -3,6 +3,8 @@
 Signal:      code=exited with a status other than 0, no failure in the log, no stop, no exec failure.
 Not this:    a traceback or usage error that explains the status; a log that was rate-limited or lost (then said so).
 Followed by: nothing, or for a child SIGQUIT to main and SGLang's SIGKILL of itself. The status is all there is.
+Needs:       the exit status is PID 1's; that nothing was said is known only from a log that was read completely.
+To do:       read its last lines (`journalctl _SYSTEMD_INVOCATION_ID=…`).
 """
 
 from forensics.causality import Ending

@@ -3,6 +3,8 @@
 Signal:      PID 1's `start operation timed out. Terminating.` (start, start-pre, start-post).
 Not this:    a start that had failed before, and only lingered (a port in use); a stop during the start.
 Followed by: SIGTERM to a server that is still loading, EOFError of main, Result=timeout.
+Needs:       PID 1's records; the server's log tells how far it had come.
+To do:       raise timeout_start in the spec, or find out what the start waited for.
 """
 
 from forensics.causality import Ending

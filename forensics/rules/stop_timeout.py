@@ -3,6 +3,9 @@
 Signal:      PID 1's `State 'stop-sigterm' timed out. Killing.` (or Aborting, final-sigterm, stop-post) in a stop job.
 Not this:    the same words after main had failed by itself; `Killing process …` as clean-up behind a foreign kill.
 Followed by: code=killed, status=9/KILL and Result=timeout; the configuration started next is not to blame.
+Needs:       PID 1's records of this unit: they tell the stop, its timeout and the kill.
+To do:       raise timeout_stop in the spec to the length of the longest answers, or accept that they are cut. The
+             configuration is not to blame.
 """
 
 from forensics import stops

@@ -3,6 +3,11 @@
 Signal:      death by SIGKILL (of main, or of a child as main tells it) with nothing decisive, and a source unread.
 Not this:    a kill that the sources, all read, leave only an outsider for: that is external-signal.
 Followed by: whatever the kill's cascade is; nothing here tells kernel, operator and container runtime apart.
+Needs:       what is missing, which the verdict names: mostly the kernel's log, the server's log, or the trace of
+             signals.
+To do:       make the kernel log readable for the daemon (`journalctl -k` must show this boot), have journald keep all
+             of the unit's lines (LogRateLimitIntervalSec=0), run inquest-sigtrace.service: `inquest doctor` says which
+             of them is open here.
 """
 
 from forensics.causality import SIGNALS, Ending

@@ -3,6 +3,9 @@
 Signal:      PID 1's record for this unit, or the tool's own record naming our cgroup or pid, and the end soon after.
 Not this:    a kernel OOM record of ours; a tool's warning that it only considered a kill; a kill that was outlived.
 Followed by: code=killed, status=9/KILL (or a drain after earlyoom's SIGTERM); Result is `oom-kill` for oomd as well.
+Needs:       PID 1's records, and the tool's own lines in the journal.
+To do:       raise the memory that the slice may use, or exempt the server: ManagedOOMPreference=avoid (systemd-oomd),
+             --avoid (earlyoom), nohang's configuration.
 """
 
 from forensics.causality import LATE_KERNEL_USEC, Ending

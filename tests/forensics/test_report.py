@@ -4,9 +4,10 @@ from typing import Any
 import pytest
 
 from forensics.codec import dump_run, dump_verdict
+from forensics.inquest import report
 from forensics.model import Doing, Evidence, MemoryFigure, MemoryStory, Role
 from forensics.public import crash_shape, server_name, signal_name, usec, when
-from forensics.report import cut, message, report, size_words
+from forensics.report import cut, message, size_words
 from forensics.shapes import CrashShape
 from tests.forensics.factories import EPOCH, clean, crash, main_exit, traceback
 
@@ -88,8 +89,8 @@ def test_a_long_line_is_cut() -> None:
 
 def test_the_verdict_comes_first() -> None:
     lines = text(shape()).splitlines()
-    assert lines[0] == "demo · python-exception, confirmed · 2026-03-01 12:01:01 UTC"
-    assert lines[1] == "The scheduler died of RuntimeError: tensor sizes differ"
+    assert lines[0] == "The scheduler died of RuntimeError: tensor sizes differ"
+    assert lines[1] == "demo · python-exception, confirmed · died 2026-03-01 12:01:01 UTC while serving"
 
 
 def test_the_report_has_everything_that_the_verdict_has() -> None:
@@ -101,16 +102,15 @@ def test_the_report_has_everything_that_the_verdict_has() -> None:
         )
     )
     for words in [
-        "ran           2026-03-01 12:00:11 to 2026-03-01 12:01:01 UTC, had been ready",
-        "died while    serving",
+        "ran           2026-03-01 12:00:11 to 2026-03-01 12:01:01 UTC (50 s), had been ready",
         "main process  killed by SIGKILL; systemd's result: signal",
         "last seen     running-req 3 (1.5 s before)",
-        "12:01:00.000 initiating server  ← the first failure of this run",
-        "12:01:01.000 cascade    systemd  ← SGLang's main process kills itself after a child failed",
+        "12:01:00.000 ● initiating  server · the first failure of this run",
+        "12:01:01.000 ○ cascade     systemd · SGLang's main process kills itself after a child failed",
         "      Main process exited, code=killed, status=9/KILL",
-        "Ruled out\n  kernel-oom: the kernel's log was read and names no victim of this unit",
+        "Ruled out\n  kernel-oom  the kernel's log was read and names no victim of this unit",
         "Also seen\n  cuda-error",
-        "Could not be seen\n  gpu: no NVIDIA driver on this machine",
+        "Could not be seen\n  gpu  no NVIDIA driver on this machine",
         "Notes\n  a rule failed",
         "What to do\n  Report it to SGLang with the traceback.",
         "fingerprint  v1-0123456789abcdef  python-exception | RuntimeError | eagle_worker.py in verify",
@@ -126,7 +126,7 @@ def test_a_traceback_keeps_its_indentation() -> None:
 
 def test_lines_carry_their_role() -> None:
     styles = [line.style for line in report(shape())]
-    assert styles[:2] == ["title", "verdict"]
+    assert styles[:2] == ["verdict", "title"]
     assert styles.index("initiating") < styles.index("cascade")
 
 
@@ -170,7 +170,7 @@ def test_sizes(size_bytes: int, words: str) -> None:
 
 
 def test_no_evidence_is_said() -> None:
-    assert "Evidence\n  none that decides" in text(shape(evidence=()))
+    assert "Timeline\n  no record that decides" in text(shape(evidence=()))
 
 
 def test_an_exit_that_systemd_did_not_tell_is_said() -> None:
