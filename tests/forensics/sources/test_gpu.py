@@ -6,6 +6,7 @@ The machine of a unit test has no GPU; what the real NVML process says without o
 import json
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,9 @@ def probe_of(clock: Clock, tmp_path: Path) -> Iterator[Callable[[str], GpuProbe]
 
     def make(text: str) -> GpuProbe:
         script = tmp_path / "nvml.py"
-        script.write_text(f"open({str(tmp_path / 'starts')!r}, 'a').write('x')\n{text}")
+        # Those that hang are left to themselves when the tests are interrupted: the alarm ends them.
+        begin = f"import signal\nsignal.alarm(120)\nopen({str(tmp_path / 'starts')!r}, 'a').write('x')\n"
+        script.write_text(begin + text)
         made.append(GpuProbe([sys.executable, "-I", str(script)], clock=clock))
         return made[-1]
 
@@ -154,14 +157,15 @@ def test_a_process_that_cannot_be_killed_is_not_joined_by_another(
     child = probe._child
     assert child is not None
     # A process in uninterruptible sleep, which cannot be had here, ignores SIGKILL.
-    child.kill, kill = lambda: None, child.kill  # type: ignore[method-assign]
-    clock.now += 31
-    assert failure(probe, eventually).code == "nvml-silent"
-    clock.now += 100_000
-    with pytest.raises(SourceError, match="no answer"):
-        probe.sample()
-    assert starts(tmp_path) == 1
-    kill()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(child, "kill", lambda: None)
+        clock.now += 31
+        assert failure(probe, eventually).code == "nvml-silent"
+        clock.now += 100_000
+        with pytest.raises(SourceError, match="no answer"):
+            probe.sample()
+        assert starts(tmp_path) == 1
+    child.kill()
     eventually(lambda: starts(tmp_path) == 2 if _retried(probe) else False)
 
 
@@ -230,12 +234,10 @@ def test_the_process_sees_no_secret_of_the_daemon_s_environment(
     assert "HF_TOKEN" not in seen.read_text().split()
 
 
+@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has an NVIDIA driver")
 def test_nvml_itself_without_a_gpu(eventually: Eventually) -> None:
-    if Path("/dev/nvidiactl").exists():
-        pytest.skip("this machine has an NVIDIA driver")
-    probe = GpuProbe()
-    assert failure(probe, eventually).code in ("no-nvml", "no-gpu")
-    probe.close()
+    with closing(GpuProbe()) as probe:
+        assert failure(probe, eventually).code in ("no-nvml", "no-gpu")
 
 
 def test_bus_ids_are_written_as_the_kernel_does() -> None:
