@@ -24,6 +24,7 @@ _DEATHS, _SERVERS, _SPECS, _MACHINE = "Deaths", "Servers", "Specs and units", "T
 COMMANDS = (
     Command("crashes", "forensics.cli.crashes:crashes", _DEATHS),
     Command("show", "forensics.cli.show:show", _DEATHS),
+    Command("watch", "forensics.cli.watch:watch", _DEATHS),
     Command("explain", "forensics.cli.explain:explain", _DEATHS),
     Command("analyze", "forensics.cli.analyze:analyze", _DEATHS),
     Command("servers", "forensics.cli.servers:servers", _SERVERS),

@@ -64,7 +64,18 @@ def get(path: str, *, timeout_seconds: float = TIMEOUT_SECONDS, **parameters: ob
     finally:
         asking.close()
     if answer.status != 200:
-        raise InquestError(
-            content.get("code", "problem"), content.get("detail", answer.reason), content.get("hint", "")
-        )
+        raise _problem(content, answer.reason)
     return content
+
+
+def problem(answer: http.client.HTTPResponse) -> InquestError:
+    """What an answer that is not good says."""
+    try:
+        content = json.loads(answer.read())
+    except (OSError, http.client.HTTPException, ValueError):
+        content = {}
+    return _problem(content, answer.reason)
+
+
+def _problem(content: Any, reason: str) -> InquestError:
+    return InquestError(content.get("code", "problem"), content.get("detail", reason), content.get("hint", ""))

@@ -9,6 +9,8 @@ from forensics.cli.terminal import Format, Formatted, print_json, print_table
 from forensics.report import one_line
 from forensics.shapes import LastRunShape, ServerShape
 
+HEAD = ("server", "state", "runs", "crashes", "last crash")
+
 
 def servers(output: Formatted = Format.TEXT) -> None:
     """List the servers: running since when, how often and of what they died, what is odd about their speculation."""
@@ -19,15 +21,14 @@ def servers(output: Formatted = Format.TEXT) -> None:
     if not found:
         typer.echo("No servers.", err=True)
         return
-    head = ("server", "state", "runs", "crashes", "last crash")
-    rows = [tuple(_row(server)) for server in found]
-    print_table(head, rows)
+    rows = [tuple(row(server)) for server in found]
+    print_table(HEAD, rows)
     for server in found:
         if server["remark"]:
             typer.echo(f"{server['server']}: {one_line(server['remark'])}")
 
 
-def _row(server: ServerShape) -> Iterator[str]:
+def row(server: ServerShape) -> Iterator[str]:
     running = server["running"]
     yield server["server"]
     yield f"running since {_stamp(running['since'])}" if running else f"ended{_ended(server['last_run'])}"
