@@ -47,7 +47,7 @@ def stay(name: str, work: Callable[[Main], None]) -> int:
         os.setsid()
         ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
         work(main)
-    except Exception as error:
+    except Exception as error:  # in the background nobody else would tell of it
         print(f"<4>inquest: {name} ended: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         status = 1
     # No clean-up that could take longer than the server's own end.

@@ -102,7 +102,7 @@ def _answer(writing: int, look: Callable[[], dict[str, Any]]) -> None:
         signal.alarm(0)
         try:
             found = look()
-        except Exception as error:
+        except Exception as error:  # whatever the driver's library raises is the answer
             found = {"error": f"{type(error).__name__}: {error}"}
         data = json.dumps(found).encode()
         while data:

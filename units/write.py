@@ -21,7 +21,7 @@ def write(unit: Generated, directory: Path) -> Path:
             file.write(unit.text)
             os.fchmod(file.fileno(), 0o644)
         Path(name).replace(path)
-    except BaseException:
+    except BaseException:  # an interrupt leaves no half-written file behind either
         Path(name).unlink(missing_ok=True)
         raise
     return path

@@ -77,7 +77,7 @@ class Courier:
         while not self._closing.is_set() and (delivery := self._outbox.due(sink.name, now_usec())) is not None:
             try:
                 sink.send(delivery)
-            except Exception as error:
+            except Exception as error:  # a sink raises when the message has not arrived, with whatever it has
                 wait_seconds = back_off_seconds(delivery.attempts)
                 said = redact(f"{type(error).__name__}: {error}")
                 log.warning(

@@ -125,7 +125,7 @@ class ServerLines(Stream):
         """Read up to `count` more lines; False when there are none."""
         self._stand_on(len(self._ahead) - 1)
         self._ahead, self._next = [], 0
-        steps = iter(self.reader._next, False)  # noqa: FBT003
+        steps = iter(self.reader._next, False)  # noqa: FBT003 - iter's sentinel
         if self._on_entry:
             self._on_entry = False
             steps = chain((True,), steps)

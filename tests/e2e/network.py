@@ -33,7 +33,7 @@ def inside(leader: int, action: Callable[[], Result]) -> Result:
             finally:
                 os.close(namespace)
             results.append(action())
-        except BaseException as error:
+        except BaseException as error:  # raised again where the action was asked for
             errors.append(error)
 
     thread = threading.Thread(target=enter_and_act)
