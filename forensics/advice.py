@@ -60,7 +60,7 @@ def advise(cause: str, finding: Finding | None, phase: Phase, ending: Ending) ->
                 return (f"Read the core's stacks: `coredumpctl info {core.coredump_pid}`.",)
             return (f"Have the next core kept (limit_core in the spec), then read it: `coredumpctl info {unit}`.",)
         case "python-exception" if subclass == "unread":
-            return ("Have journald keep all of the unit's lines (LogRateLimitIntervalSec=0) before the next time.",)
+            return ("Have journald keep all of the unit's lines (LogRateLimitIntervalSec=1us) before the next time.",)
         case "nccl-error" if subclass != "collective-timeout":
             return ("Run once with NCCL_DEBUG=INFO in [env]: NCCL then says which link or call failed, and to whom.",)
         case "clean-stop" if subclass == "unasked":
@@ -183,7 +183,7 @@ def _unexplained(ending: Ending) -> tuple[str, ...]:
             "Make the kernel log readable for the daemon (`journalctl -k` must show this boot) before the next time.",
         )
     if not ending.covers("server"):
-        return ("Have journald keep all of the unit's lines (LogRateLimitIntervalSec=0) before the next time.",)
+        return ("Have journald keep all of the unit's lines (LogRateLimitIntervalSec=1us) before the next time.",)
     return ("Run inquest-sigtrace.service: then the next kill's sender is known.",)
 
 

@@ -141,8 +141,9 @@ def _environment(spec: ServerSpec, run: Command) -> list[str]:
 def _evidence(spec: ServerSpec) -> str:
     lines = [
         f"SyslogIdentifier=sglang-{spec.name}",
-        "# The journal's rate limit would drop exactly the traceback.",
-        "LogRateLimitIntervalSec=0",
+        "# The journal's rate limit would drop exactly the traceback. 0 would count as unset and leave it in force;",
+        "# a window this short never fills.",
+        "LogRateLimitIntervalSec=1us",
     ]
     return _block(lines)
 

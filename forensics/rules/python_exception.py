@@ -6,7 +6,7 @@ Not this:    tracebacks that were handled or outlived; EOFError and broken pipes
 Followed by: SIGQUIT to main, `kill_process_tree called`, status=9/KILL of main whatever the cause; or exit status 1.
 Needs:       the whole of the server's log: a line lost to the rate limit may be the one that began it.
 To do:       search SGLang's issues for the exception and its innermost frame. Where the log was cut, have journald keep
-             all of the unit's lines (LogRateLimitIntervalSec=0).
+             all of the unit's lines (LogRateLimitIntervalSec=1us).
 """
 
 from dataclasses import replace

@@ -127,7 +127,7 @@ def start(name: str, program: str, *arguments: str) -> str:
     unit = f"{PREFIX}-{os.getpid()}-{name}.service"
     command = ["/usr/bin/python3", "-u", "-c", program, *arguments]
     subprocess.run(
-        ["systemd-run", "--quiet", "--collect", f"--unit={unit}", "--property=LogRateLimitIntervalSec=0", *command],
+        ["systemd-run", "--quiet", "--collect", f"--unit={unit}", "--property=LogRateLimitIntervalSec=1us", *command],
         check=True,
     )
     return unit
