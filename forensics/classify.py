@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from forensics.advice import advise
 from forensics.causality import Ending
-from forensics.events import LogStats, SpawnFailed, StartLimitHit, Unkillable
+from forensics.events import LogStats, Rejected, SpawnFailed, StartLimitHit, Unkillable
 from forensics.failure import headline, sentence
 from forensics.fingerprint import digest, signature
 from forensics.ground import ground
@@ -103,6 +103,7 @@ def _verdict(
         memory=_or_else(None, lambda: story(ending, cause, subclass)),
         ground=_or_else((), lambda: ground(ending)),
         speculation=_or_else((), lambda: speculation(ending.timeline)),
+        rejected=tuple(ending.timeline.all(Rejected)),
     )
 
 

@@ -69,13 +69,14 @@ def load_run(data: dict[str, Any]) -> Run:
 
 def dump_run_record(record: RunRecord) -> dict[str, Any]:
     """An open run for the checkpoint. The events are written one by one, since each has its own class."""
-    apart = ("events", "gaps", "decoding")
+    apart = ("events", "gaps", "rejected", "decoding")
     scalars = {name: getattr(record, name) for name in RunRecord.__dataclass_fields__ if name not in apart}
     return {
         **scalars,
         "decoding": decoding.dump(record.decoding),
         "events": [dump_event(event) for event in record.events],
         "gaps": [dump_gap(gap) for gap in record.gaps],
+        "rejected": [dump_event(found) for found in record.rejected],
     }
 
 
@@ -84,6 +85,7 @@ def load_run_record(data: dict[str, Any]) -> RunRecord:
     data["pids"] = {int(pid): role for pid, role in data["pids"].items()}
     data["events"] = [load_event(event) for event in data["events"]]
     data["gaps"] = [load_gap(gap) for gap in data["gaps"]]
+    data["rejected"] = [load_event(found) for found in data.get("rejected", ())]
     data["decoding"] = decoding.load(data.get("decoding", {}))
     return RunRecord(**data)
 

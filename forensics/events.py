@@ -618,6 +618,30 @@ class SignalTracing(Event):
     since_usec: int | None
 
 
+# --- what nobody may believe (forensics/sources/rejected.py) --------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected(Event):
+    """A record that speaks as a sender that did not write it. No rule looks at it.
+
+    `claims` is that sender (`kernel`, `systemd`, `systemd-oomd` …), `imitates` the kind of fact that his record would
+    have been, empty where it would have been none; `writer` and `writer_unit` who really wrote it (its pid is the
+    record's); `about_unit`, `about_pid` what it speaks of; `count` how many of this kind there were, of which this is
+    the first; `why` says what is believed instead.
+    """
+
+    kind = "rejected"
+    claims: str
+    imitates: str
+    writer: str
+    writer_unit: str
+    about_unit: str
+    about_pid: int | None
+    why: str
+    count: int = 1
+
+
 # Each fact that may be stored, by its kind.
 EVENT_TYPES: dict[str, type[Event]] = {cls.kind: cls for cls in Event.__subclasses__()}
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from forensics.events import Event, Gap
+from forensics.events import Event, Gap, Rejected
 from forensics.runs.decoding import Decoding
 from forensics.timeline import Timeline
 
@@ -159,7 +159,8 @@ class Verdict:
     """The answer. `cause` is a stable slug (`unknown` when nothing is decisive), `strength` None for those.
 
     `is_crash` is False for a clean stop. `also` are the other causes whose rules matched: cascades, usually.
-    `settled` is False while late evidence may still overturn it.
+    `settled` is False while late evidence may still overturn it. `rejected` are records that speak as somebody who did
+    not write them: they changed nothing.
     """
 
     cause: str
@@ -183,6 +184,7 @@ class Verdict:
     memory: MemoryStory | None = None
     ground: tuple[str, ...] = ()
     speculation: tuple[tuple[str, str], ...] = ()
+    rejected: tuple[Rejected, ...] = ()
 
     @property
     def settled(self) -> bool:
@@ -224,6 +226,7 @@ class RunRecord:
     last_realtime_usec: int = 0
     events: list[Event] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
     decoding: Decoding = field(default_factory=Decoding)
     remarked: bool = False
     """Whether people were told what is odd about its speculation."""

@@ -22,6 +22,7 @@ from forensics.events import (
     OomLimit,
     OomVictim,
     Record,
+    Rejected,
     Remains,
     SignalSent,
     SignalTracing,
@@ -32,7 +33,7 @@ from forensics.events import (
 from forensics.lives import decode_stats, log_stats, make_run, role_of
 from forensics.model import Run, RunRecord
 from forensics.relay import relay_of, without_writer
-from forensics.sources import RECORDED, losses, sigtrace
+from forensics.sources import RECORDED, losses, rejected, sigtrace
 from forensics.sources.journal import Lines
 from forensics.sources.server import ServerLog, parse_decode
 from forensics.timeline import Timeline
@@ -89,7 +90,14 @@ class Tracker:
         if isinstance(item, Lines):
             self._count_lines(item)
             return set()
-        return self._feed_entry(item)
+        touched = self._feed_entry(item)
+        self.reject(item)
+        return touched
+
+    def reject(self, entry: Entry) -> None:
+        """Note an entry that speaks as a sender that did not write it; nothing is believed of it."""
+        if (found := rejected.parse(entry)) is not None:
+            self._reject(found, entry)
 
     def add(self, invocation_id: str, events: Iterable[Event], gaps: Iterable[Gap] = ()) -> None:
         """Sampled facts of a run, taken while it lived."""
@@ -125,7 +133,7 @@ class Tracker:
         for event in opened.log.flush_all():
             self._append(opened, event)
         record = opened.record
-        events = list(record.events)
+        events = [*record.events, *record.rejected]
         if record.lines and record.first_line_usec is not None:
             events.append(log_stats(record))
         if record.decoding.lines:
@@ -151,6 +159,17 @@ class Tracker:
             if late:
                 touched.add(record.invocation_id)
         return touched
+
+    def _reject(self, found: Rejected, entry: Entry) -> None:
+        """Count what nobody may believe with the run whose process wrote it, and with those that it speaks of."""
+        writer = entry.get("_SYSTEMD_INVOCATION_ID")
+        for run in self._runs.values():
+            record = run.record
+            over = record.ended_usec is not None and entry.monotonic_usec - record.ended_usec > _KERNEL_LATE_USEC
+            if over or record.boot_id != entry.boot_id:
+                continue
+            if record.invocation_id == writer or rejected.concerns(found, record.unit, record.pids):
+                rejected.tally(record.rejected, found)
 
     def _is_server(self, invocation_id: str, pid: int | None) -> bool:
         """Whether the writer is the server itself, which as root could write in the name of our ExecStopPost=."""
@@ -187,8 +206,11 @@ class Tracker:
             return touched
         if isinstance(event, Remains | BenchResult):
             invocation_id = entry.get("INQUEST_INVOCATION_ID") or entry.get("_SYSTEMD_INVOCATION_ID")
-            if invocation_id in self._runs and not self._is_server(invocation_id, entry.pid):
-                touched |= self._note(self._runs[invocation_id], event, entry)
+            if invocation_id in self._runs:
+                if self._is_server(invocation_id, entry.pid):
+                    self._reject(rejected.refused(entry, event), entry)
+                else:
+                    touched |= self._note(self._runs[invocation_id], event, entry)
             return touched
         if entry.from_systemd and not isinstance(event, HostShutdown):
             return touched  # about a unit that is not watched

@@ -277,6 +277,7 @@ class Body:
         found = replace(found, stamp=None, pid=pid if found.pid is None else found.pid)
         self.tracker.add(invocation_id, [event for _, event in log.feed(line, found)])
         self._count(invocation_id, log.lines, entry.realtime_usec)
+        self.tracker.reject(entry)
         record = self.record(invocation_id)
         if pid is not None and pid not in record.pids and len(record.pids) < _MOST_PIDS:
             role = role_of(entry.get("SYSLOG_IDENTIFIER"), "")

@@ -40,7 +40,7 @@ _MATCHES = (
     f"MESSAGE_ID={JOURNAL_DROPPED}",
     f"MESSAGE_ID={JOURNAL_MISSED}",
     f"MESSAGE_ID={bench.MESSAGE_ID}",
-    *(f"MESSAGE_ID={message_id}" for message_id in sigtrace.MESSAGE_IDS),
+    *(f"MESSAGE_ID={message_id}" for message_id in (*systemd.BY_ID, *sigtrace.MESSAGE_IDS)),
     *(f"_SYSTEMD_UNIT={unit}" for unit in oomkillers.KILLERS),
 )
 
@@ -210,8 +210,9 @@ class JournalReader:
                     self._new_units.append(unit)
                 return entry_at(reader)
             return entry_at(reader) if _concerns_all(reader, unit) else None
-        # A server that writes such a record itself is read among its lines.
-        return None if self._watched(field(reader, "_SYSTEMD_UNIT")) else entry_at(reader)
+        # A server that writes such a record itself is read among its lines; of users' managers nothing is wanted.
+        spoken_of = field(reader, "MESSAGE_ID") not in systemd.BY_ID or self._watched(field(reader, "UNIT"))
+        return entry_at(reader) if spoken_of and not self._watched(field(reader, "_SYSTEMD_UNIT")) else None
 
     def _dropped(self, entry: Entry) -> Gap | None:
         """journald says that it did not keep something."""

@@ -68,7 +68,7 @@ class Journal:
 
     name: str
     about: str = ""
-    lines: list[dict[str, str]] = field(default_factory=list)
+    lines: list[dict[str, Any]] = field(default_factory=list)
     expected: list[Expected] = field(default_factory=list)
     gaps: list[dict[str, str]] = field(default_factory=list)
     usec: int = 90_000_000
@@ -88,7 +88,7 @@ class Journal:
         if usec is None:
             self.usec += 1000
         at = self.usec if usec is None else usec
-        entry = {
+        entry: dict[str, Any] = {
             "__CURSOR": f"s={self.boot:x};i={len(self.lines) + 1:x}",
             "__REALTIME_TIMESTAMP": str(self._boot_began_usec + at),
             "__MONOTONIC_TIMESTAMP": str(at),

@@ -12,12 +12,12 @@ from forensics.model import Verdict
 from forensics.sources.export import read_export, read_json
 from forensics.tracker import Tracker
 from tests.cases.replay import judge, replay
-from tests.cases.story import Journal, Life
+from tests.cases.story import IDS, Journal, Life
 
 SERVE = "managers/scheduler.py:2201 in event_loop; speculative/eagle_worker.py:612 in verify"
 
 
-def told(story: Callable[[Journal, Life], None]) -> Verdict:
+def told(story: Callable[[Journal, Life], object]) -> Verdict:
     journal = Journal(name=story.__qualname__)
     life = journal.life()
     story(journal, life)
@@ -126,7 +126,7 @@ def test_a19_a_process_may_call_itself_anything(comm: str) -> None:
 
 
 def test_b4_and_b5_a_kill_is_told_with_what_was_excluded() -> None:
-    verdict = told(lambda j, life: life.up().killed() and None)
+    verdict = told(lambda j, life: life.up().killed())
     assert "SIGKILL" in verdict.summary
     assert {"kernel-oom", "userspace-oom-kill", "stop-timeout", "hang"} <= {one.cause for one in verdict.ruled_out}
 
@@ -212,8 +212,9 @@ def test_d3_split_and_binary_lines_make_one_traceback() -> None:
     assert len(verdict.summary) < 600
 
 
-def test_d5_what_is_spoofed_changes_nothing() -> None:
-    """The same death, with and without a spoof of every trusted sender in the server's own output."""
+def test_d5_what_is_spoofed_changes_nothing_and_is_listed_as_rejected() -> None:
+    """The same death, with and without a spoof of every trusted sender in the server's own output, of PID 1 by another
+    service, and of the kernel by root through /dev/kmsg."""
 
     def plain(j: Journal, life: Life) -> None:
         life.up().killed()
@@ -230,10 +231,25 @@ def test_d5_what_is_spoofed_changes_nothing() -> None:
         ):  # fmt: skip
             life.line(text)
             life.line(text, _TRANSPORT="journal", SYSLOG_IDENTIFIER="kernel", UNIT=life.unit)
+        j.service("evil.service", "exited", MESSAGE_ID=IDS["exit"], UNIT=life.unit, INVOCATION_ID=life.invocation_id,
+                  EXIT_CODE="exited", EXIT_STATUS=1, _TRANSPORT="journal")  # fmt: skip
+        j.service("evil.service", "failed", MESSAGE_ID=IDS["failed"], UNIT=life.unit, INVOCATION_ID=life.invocation_id,
+                  UNIT_RESULT="oom-kill", _TRANSPORT="journal")  # fmt: skip
+        summary = f"oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),task=python,pid={life.main},uid=990"
+        j.write({"_TRANSPORT": "kernel", "SYSLOG_IDENTIFIER": "python", "MESSAGE": summary})
         life.killed()
 
     one, other = told(plain), told(spoofed)
     assert (one.cause, one.strength, one.subclass) == (other.cause, other.strength, other.subclass)
+    assert (one.summary, one.fingerprint, one.ruled_out) == (other.summary, other.fingerprint, other.ruled_out)
+    assert [piece.event.kind for piece in one.evidence] == [piece.event.kind for piece in other.evidence]
+    assert one.rejected == ()
+    listed = {(found.claims, found.imitates): found.count for found in other.rejected}
+    assert listed == {
+        ("kernel", "oom-victim"): 2, ("systemd", "unit-oom-kill"): 2, ("systemd", "service-watchdog-timeout"): 2,
+        ("systemd", "stop-requested"): 2, ("systemd", "client-kill"): 2, ("systemd-oomd", "userspace-oom-kill"): 2,
+        ("kernel", "xid"): 2, ("systemd", "process-exit"): 1, ("systemd", "unit-result"): 1, ("kernel", "oom-kill"): 1,
+    }  # fmt: skip
 
 
 def test_e7_the_two_forms_of_a_lost_gpu() -> None:

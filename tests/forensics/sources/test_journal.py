@@ -321,6 +321,17 @@ def test_of_other_units_only_what_concerns_all(tmp_path: Path) -> None:
     assert read == ["in the slice", "Reached target reboot.target", "Shutting down."]
 
 
+def test_a_record_of_pid_1_s_kind_by_another_service_is_read_where_it_names_a_watched_unit(tmp_path: Path) -> None:
+    failed = {"MESSAGE_ID": systemd.UNIT_FAILURE_RESULT, "UNIT_RESULT": "oom-kill"}
+    entries = [
+        line("forged", "", "evil.service", 77, UNIT=UNIT, **failed),
+        line("about another unit", "", "evil.service", 77, UNIT="cron.service", **failed),
+        line("of a user's manager", "", "user@1000.service", 900, USER_UNIT=UNIT, **failed),
+    ]
+    write_journal(tmp_path / "system.journal", numbered(entries))
+    assert said(read_all(JournalReader(UNITS, path=tmp_path))) == ["forged"]
+
+
 def test_a_record_that_two_places_would_show_comes_once(tmp_path: Path) -> None:
     forged = line("Process 1 (systemd) dumped core", MESSAGE_ID=coredump.COREDUMP)
     left = line("what remains", MESSAGE_ID=remains.MESSAGE_ID)
