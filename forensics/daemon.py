@@ -65,12 +65,13 @@ class Daemon:
         self._installed_usec = int(self._started_at.timestamp() * 1e6)
         lookback = settings.lookback_seconds
         since = self._installed_usec - int(lookback * 1e6) if math.isfinite(lookback) else None
+        self._tracker = Tracker(settings.units, checkpoint.open_runs if checkpoint else ())
         self._reader = JournalReader(
             settings.units,
             cursor=checkpoint.cursor if checkpoint else None,
             since_realtime_usec=None if checkpoint else since,
+            processes=self._tracker.processes,
         )
-        self._tracker = Tracker(settings.units, checkpoint.open_runs if checkpoint else ())
         self._sampler = Sampler(settings.units, settings.sample_interval_seconds)
         self._sinks = sinks(settings)
         self._courier = Courier(self._store.outbox, self._sinks)

@@ -125,6 +125,11 @@ class Tracker:
         """Runs that have not come to rest."""
         return (run.record for run in self._runs.values() if run.record.ended_usec is None)
 
+    def processes(self, invocation_id: str) -> tuple[int, ...]:
+        """The processes of the server that have written lines in this run."""
+        run = self._runs.get(invocation_id)
+        return tuple(pid for pid, role in run.record.pids.items() if role not in ("", "control")) if run else ()
+
     # --- out ------------------------------------------------------------------------------------------------
 
     def judge_input(self, invocation_id: str, sources: Iterable[str], gaps: Iterable[Gap] = ()) -> tuple[Run, Timeline]:

@@ -7,7 +7,7 @@ second cost a few percent of a core, and half a million are passed over in a sec
 import json
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -21,6 +21,7 @@ from forensics.sources.journal_access import kernel_readable, readable
 from forensics.sources.journal_lines import ServerLines
 from forensics.sources.journal_place import Position, unpack
 from forensics.sources.journal_streams import Item, Lines, Records, Stream, entry_at, field, open_reader
+from forensics.sources.last_words import last_words
 
 __all__ = ["JournalReader", "Lines", "kernel_readable", "readable"]
 
@@ -59,7 +60,9 @@ class JournalReader:
 
     Begins after `cursor` (a former `JournalReader.cursor`, or one of journald's), else at `since_realtime_usec`, else
     with the journal's first entry. What the cursor pointed to may be gone: then a gap comes first. `path` is a folder
-    of journal files or one file, None the journal of this machine. Raises SourceError when it cannot be opened.
+    of journal files or one file, None the journal of this machine. `processes` gives the pids of a run (invocation id):
+    before the record of its end come those of their last lines that lack the unit. Raises SourceError when the journal
+    cannot be opened.
     """
 
     def __init__(
@@ -70,8 +73,10 @@ class JournalReader:
         cursor: str | None = None,
         since_realtime_usec: int | None = None,
         skipped: re.Pattern[bytes] = server.SKIPPED,
+        processes: Callable[[str], Iterable[int]] = lambda _: (),
     ) -> None:
         self._globs = tuple(units)
+        self._processes = processes
         self._path = path
         self._skipped = skipped
         saved = unpack(cursor)
@@ -126,7 +131,10 @@ class JournalReader:
                 first = self._first()
                 if first is None:
                     break
-                yield from first.take()
+                for item in first.take():
+                    if isinstance(item, Entry) and item.from_systemd and item.get("MESSAGE_ID") in systemd.AT_REST:
+                        yield from last_words(self._processes(item.get("INVOCATION_ID")), item, self._path)
+                    yield item
         while len(self._lines) > _MOST_READERS and self._unfollow():
             pass
 

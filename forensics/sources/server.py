@@ -50,6 +50,8 @@ _LONGEST = 8192
 """Of a line no more is looked at, or kept: journald hands out lines of any length."""
 _STRAY_USEC = 1_000_000
 _ANNOUNCING = ("ERROR: ", "Exception in ", "Task exception")
+_UNNAMED_USEC = 150_000_000
+"""Main takes so long at most to end after a child's exception."""
 _CONTENT_USEC = 50_000
 """The lines of one record come in one write, microseconds apart: what comes later is not part of it."""
 
@@ -121,6 +123,14 @@ class _Block:
     entries: list[Entry]
     texts: list[str]
 
+    def is_over(self, monotonic_usec: int) -> bool:
+        """Whether nothing more is to be waited for at this stamp."""
+        last = self.entries[-1].monotonic_usec
+        if last >= monotonic_usec:
+            return False
+        whole = self.kind != "traceback" or parse_traceback(self.texts) is not None
+        return whole or last + _UNNAMED_USEC < monotonic_usec
+
     def add(self, entry: Entry, text: str) -> None:
         """One more line. Of too many the middle goes: how it began and what it came to are at the ends."""
         if len(self.texts) >= _MAX_BLOCK_LINES:
@@ -171,8 +181,9 @@ class ServerLog:
         return self._close(block) if block else []
 
     def flush_older(self, monotonic_usec: int) -> list[Event]:
-        """Close every block whose last line is older than this stamp."""
-        old = [pid for pid, block in self._blocks.items() if block.entries[-1].monotonic_usec < monotonic_usec]
+        """Close every block whose last line is older than this stamp. A traceback that names no exception yet stays
+        open for longer: journald may not have known whose its last lines are, and they are found with the run's end."""
+        old = [pid for pid, block in self._blocks.items() if block.is_over(monotonic_usec)]
         self._stray = {pid: stray for pid, stray in self._stray.items() if stray[1] >= monotonic_usec}
         return [event for pid in old for event in self.flush(pid)]
 
