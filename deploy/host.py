@@ -55,6 +55,8 @@ def install(spec: Path | None) -> str:
             Path("/var/log/journal").mkdir(exist_ok=True)
             run(["systemd-tmpfiles", "--create", "--prefix", "/var/log/journal"])
             run(["systemctl", "restart", "systemd-journald"])
+            # Without a flush since the boot it stays in /run, whatever Storage= says.
+            run(["journalctl", "--flush"])
         # Where dbus has only just been installed, nothing has started it yet.
         run(["systemctl", "start", "dbus.socket"])
         run(["systemctl", "daemon-reload"])
