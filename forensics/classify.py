@@ -13,10 +13,11 @@ from forensics.ground import ground
 from forensics.history import speculation
 from forensics.memory import story
 from forensics.missing import weighed
-from forensics.model import Doing, Family, Finding, NotThis, Phase, Role, RuledOut, Run, Strength, Verdict
+from forensics.model import Doing, Family, Finding, NotThis, Phase, Role, RuledOut, Run, Strength, Supervision, Verdict
 from forensics.oom import Kill
 from forensics.phase import became_ready, began_usec, doing, phase
 from forensics.rules import RULES, Rule
+from forensics.supervision import supervision
 from forensics.timeline import Timeline
 
 log = logging.getLogger(__name__)
@@ -104,6 +105,7 @@ def _verdict(
         ground=_or_else((), lambda: ground(ending)),
         speculation=_or_else((), lambda: speculation(ending.timeline)),
         rejected=tuple(ending.timeline.all(Rejected)),
+        supervision=_or_else(Supervision(), lambda: supervision(ending.run, ending.timeline)),
     )
 
 

@@ -569,6 +569,8 @@ class UnitState(Event):
     timeout_stop_usec: int | None
     memory_max_bytes: int | None
     oom_policy: str | None
+    restart: str | None = None
+    restart_usec: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

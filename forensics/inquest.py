@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from forensics.report import died, judged, one_line, size_words, stamp
-from forensics.shapes import ChangeShape, CrashShape, EvidenceShape, GapShape
+from forensics.report import cut, died, judged, one_line, size_words, stamp
+from forensics.shapes import ChangeShape, CrashShape, EvidenceShape, GapShape, RejectedShape
 
 PHASES = {
     "before-logging": "before it logged a line",
@@ -39,6 +39,7 @@ def report(crash: CrashShape) -> Iterator[Line]:
     yield from _pairs("Ruled out", [(other["cause"], other["why"]) for other in crash["ruled_out"]])
     yield from _list("Also seen", crash["also"])
     yield from _pairs("Could not be seen", [(gap["source"], gap["reason"] + _span(gap)) for gap in crash["gaps"]])
+    yield from _pairs("Rejected", [(found["claims"], _rejected(found)) for found in crash["rejected"]])
     yield from _list("The ground after it", crash["ground"])
     yield from _list("Notes", crash["notes"])
     yield from _history(crash)
@@ -67,7 +68,9 @@ def _facts(crash: CrashShape) -> Iterator[Line]:
     rows = {
         "unit": crash["unit"] or crash["server"],
         "ran": _ran(crash),
-        "main process": f"{main}; systemd's result: {run['result'] or 'not known'}",
+        "main process": main,
+        "systemd": _systemd(crash),
+        "next": crash["supervision"]["next"],
         "restarts": "" if run["n_restarts"] is None else str(run["n_restarts"]),
         "last seen": _doing(crash),
         "speculation": _speculation(crash),
@@ -77,6 +80,13 @@ def _facts(crash: CrashShape) -> Iterator[Line]:
     for name, value in rows.items():
         if value:
             yield Line("text", f"  {name:<{_NAME}} {one_line(value)}", _NAME + 3)
+
+
+def _systemd(crash: CrashShape) -> str:
+    """Its own words for the end, and the settings that it went by."""
+    told = {"OOMPolicy": crash["supervision"]["oom_policy"], "Restart": crash["supervision"]["restart"]}
+    settings = [f"{name}={value}" for name, value in told.items() if value]
+    return ", ".join([f"Result={crash['run']['result'] or '(not known)'}", *settings])
 
 
 def _ran(crash: CrashShape) -> str:
@@ -148,6 +158,11 @@ def _gap(gap: GapShape) -> Iterator[Line]:
     span = f"until {end}" if not start else f"to {end}" if end else "to the end"
     words = f"  {start or '…':<{_TIME}} ┄ {'gap':<10}  {gap['source']} · not seen {span}: {one_line(gap['reason'])}"
     yield Line("gap", words, _TIME + 17)
+
+
+def _rejected(found: RejectedShape) -> str:
+    times = f"{found['count']} times, first " if found["count"] > 1 else ""
+    return f"`{cut(found['message'], 160)}` ({times}by {found['written_by']}): {found['why']}"
 
 
 def _span(gap: GapShape) -> str:

@@ -155,6 +155,15 @@ class MemoryStory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Supervision:
+    """`OOMPolicy=` and `Restart=` as PID 1 had them, None where they were not read, and what it does about the end."""
+
+    oom_policy: str | None = None
+    restart: str | None = None
+    next: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """The answer. `cause` is a stable slug (`unknown` when nothing is decisive), `strength` None for those.
 
@@ -185,6 +194,7 @@ class Verdict:
     ground: tuple[str, ...] = ()
     speculation: tuple[tuple[str, str], ...] = ()
     rejected: tuple[Rejected, ...] = ()
+    supervision: Supervision = Supervision()
 
     @property
     def settled(self) -> bool:

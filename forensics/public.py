@@ -12,6 +12,7 @@ from forensics.shapes import (
     HistoryShape,
     MemoryShape,
     RejectedShape,
+    SupervisionShape,
     TimelineShape,
 )
 
@@ -69,6 +70,7 @@ def crash_shape(
         "also": list(verdict["also"]),
         "gaps": [_gap(gap, run) for gap in verdict["gaps"]],
         "rejected": [_rejected(found) for found in verdict.get("rejected", ())],
+        "supervision": _supervision(verdict.get("supervision") or {}),
         "notes": list(verdict["notes"]),
         "ground": list(verdict.get("ground", ())),
         "speculation": dict(verdict.get("speculation", ())),
@@ -143,6 +145,10 @@ def _rejected(found: dict[str, Any]) -> RejectedShape:
         "written_by": f"{writer}{pid}{unit}",
         "why": found["why"],
     }
+
+
+def _supervision(read: dict[str, Any]) -> SupervisionShape:
+    return {"oom_policy": read.get("oom_policy"), "restart": read.get("restart"), "next": read.get("next", "")}
 
 
 def _memory(memory: dict[str, Any] | None) -> MemoryShape | None:

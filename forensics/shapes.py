@@ -37,6 +37,15 @@ class GapShape(TypedDict):
     to_at: str | None
 
 
+class SupervisionShape(TypedDict):
+    """What systemd was told to do about OOM kills and about an end (`OOMPolicy=`, `Restart=`; null where they were not
+    read), and in words what it does next."""
+
+    oom_policy: str | None
+    restart: str | None
+    next: str
+
+
 class RejectedShape(TypedDict):
     """Records that speak as a sender (`claims`) that did not write them, and changed nothing. One row for each `kind`
     of fact that they imitate: `count` of them, of which the first is shown."""
@@ -129,6 +138,7 @@ class CrashShape(TypedDict):
     also: list[str]
     gaps: list[GapShape]
     rejected: list[RejectedShape]
+    supervision: SupervisionShape
     notes: list[str]
     ground: list[str]
     speculation: dict[str, str]

@@ -146,6 +146,8 @@ def _snapshot(block: dict[str, str], ref: str, reference: datetime) -> Snapshot:
             timeout_stop_usec=span_usec(block.get("TimeoutStopUSec", "")),
             memory_max_bytes=_bytes(block.get("MemoryMax", "")),
             oom_policy=block.get("OOMPolicy") or None,
+            restart=block.get("Restart") or None,
+            restart_usec=span_usec(block.get("RestartUSec", "")),
         ),
         started_usec=started,
         exited_usec=exited,

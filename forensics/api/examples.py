@@ -56,6 +56,11 @@ _CRASH: dict[str, Any] = {
             "why": "only PID 1's own records are believed (_PID=1)",
         }
     ],
+    "supervision": {
+        "oom_policy": "kill",
+        "restart": "on-failure",
+        "next": "systemd starts it again by itself: restart number 1 was scheduled.",
+    },
     "notes": [],
     "ground": [],
     "speculation": {"algorithm": "EAGLE3", "num_steps": "3", "eagle_topk": "1", "num_draft_tokens": "4"},

@@ -31,6 +31,8 @@ _PROPERTIES = (
     ("Service", "TimeoutStopUSec", b"t"),
     ("Service", "MemoryMax", b"t"),
     ("Service", "OOMPolicy", b"s"),
+    ("Service", "Restart", b"s"),
+    ("Service", "RestartUSec", b"t"),
 )
 
 
@@ -119,7 +121,8 @@ class UnitBus:
 
 
 def _state(live: LiveUnit, values: list[Any]) -> UnitState:
-    result, pid, code, status, n_restarts, control_group, timeout_stop, memory_max, oom_policy = values
+    result, pid, code, status, n_restarts, control_group, timeout_stop, memory_max, oom_policy, *restarting = values
+    restart, restart_usec = restarting
     died = f", main process {_CODES[code]} {status}" if code in _CODES else ""
     message = f"{live.unit}: {live.active_state} ({live.sub_state}), result {_text(result)}{died}"
     return UnitState(
@@ -135,6 +138,8 @@ def _state(live: LiveUnit, values: list[Any]) -> UnitState:
         timeout_stop_usec=None if timeout_stop == _NO_LIMIT else timeout_stop,
         memory_max_bytes=None if memory_max == _NO_LIMIT else memory_max,
         oom_policy=_text(oom_policy) or None,
+        restart=_text(restart) or None,
+        restart_usec=None if restart_usec == _NO_LIMIT else restart_usec,
     )
 
 
