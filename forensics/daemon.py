@@ -19,7 +19,7 @@ from types import FrameType
 from systemd import daemon as sd_daemon
 from systemd import journal
 
-from forensics.alerts import Courier, sinks
+from forensics.alerts import Courier, addressees, sinks
 from forensics.api import Access, Health, SourceHealth, create_app, serve
 from forensics.classify import classify
 from forensics.coverage import RECORDED, read_core_pattern, recorded_gaps
@@ -59,7 +59,7 @@ class Daemon:
         self._settings = settings
         self._started_at = datetime.now(UTC)
         self._boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
-        self._store = Store(settings.state_dir / FILE_NAME)
+        self._store = Store(settings.state_dir / FILE_NAME, addressees(settings))
         checkpoint = self._store.load_checkpoint()
         self._first_start = checkpoint is None
         self._installed_usec = int(self._started_at.timestamp() * 1e6)
@@ -73,8 +73,8 @@ class Daemon:
             processes=self._tracker.processes,
         )
         self._sampler = Sampler(settings.units, settings.sample_interval_seconds)
-        self._sinks = sinks(settings)
-        self._courier = Courier(self._store.outbox, self._sinks)
+        self._courier = Courier(self._store.outbox, sinks(settings))
+        self._store.news.listen(self._courier.wake)
         self._read_to_usec = checkpoint.realtime_usec if checkpoint else 0
         self._read_boot_id, self._read_monotonic_usec = "", 0
         self._due: dict[str, int] = {
@@ -211,10 +211,8 @@ class Daemon:
             return False
         verdict = replace(verdict, awaits=())
         backfilled = self._first_start and int(run.died_at.timestamp() * 1e6) < self._installed_usec
-        names = [sink.name for sink in self._sinks]
-        saved = self._store.save(Crash(run=run, timeline=timeline, verdict=verdict), names, alert=not backfilled)
+        saved = self._store.save(Crash(run=run, timeline=timeline, verdict=verdict), alert=not backfilled)
         if saved is not None:
-            self._courier.wake()
             log.info("%s: %s (%s) %s", run.unit, verdict.cause, verdict.strength or "open", verdict.summary)
         return True
 

@@ -5,6 +5,7 @@ import signal
 from datetime import UTC, datetime
 
 from forensics.events import (
+    Batch,
     DecodeStats,
     LogStats,
     Milestone,
@@ -13,6 +14,7 @@ from forensics.events import (
     Record,
     Remains,
     UnitResult,
+    UnitStarted,
     UnitState,
 )
 from forensics.model import Run, RunRecord
@@ -42,6 +44,22 @@ def role_of(comm: str, cmdline: str) -> str:
     if "launch_server" in cmdline or "sglang serve" in cmdline or cmdline.endswith("/sglang"):
         return "main"
     return ""
+
+
+def ready_usec(record: RunRecord) -> int | None:
+    """When a run became ready, in microseconds since the epoch; None while it is not. SGLang had said so, or decoded,
+    and PID 1 had started the unit, which it does with `Type=notify` only when the server answers."""
+    started = next((event for event in record.events if isinstance(event, UnitStarted)), None)
+    if started is None:
+        return None
+    said = (
+        event.record.realtime_usec
+        for event in record.events
+        if (isinstance(event, Milestone) and event.name == "ready")
+        or (isinstance(event, Batch) and event.phase == "decode")
+    )
+    first = next(said, record.last_realtime_usec if record.decoding.lines else None)
+    return None if first is None else max(first, started.record.realtime_usec)
 
 
 def log_stats(record: RunRecord) -> LogStats:

@@ -4,25 +4,16 @@ import logging
 import random
 import threading
 from collections.abc import Sequence
-from typing import Protocol
 
+from forensics.alerts.sink import Refused, Sink
 from forensics.redact import redact
-from forensics.store import Delivery, Outbox
+from forensics.store import Outbox
 from forensics.store.rows import now_usec
 
 log = logging.getLogger(__name__)
 
 LONGEST_WAIT_SECONDS = 900.0
 STORE_RETRY_SECONDS = 5.0
-
-
-class Sink(Protocol):
-    """Where alerts go. `send` returns when the message has arrived and raises anything when it has not."""
-
-    @property
-    def name(self) -> str: ...
-
-    def send(self, delivery: Delivery) -> None: ...
 
 
 def back_off_seconds(attempts: int) -> float:
@@ -74,17 +65,18 @@ class Courier:
 
     def _deliver_what_is_due(self, sink: Sink) -> float | None:
         """Seconds until the next try is due, None when nothing waits."""
-        while not self._closing.is_set() and (delivery := self._outbox.due(sink.name, now_usec())) is not None:
+        while not self._closing.is_set() and (delivery := self._outbox.take(sink.name, now_usec())) is not None:
             try:
                 sink.send(delivery)
             except Exception as error:  # a sink raises when the message has not arrived, with whatever it has
-                wait_seconds = back_off_seconds(delivery.attempts)
+                wait_seconds = back_off_seconds(delivery.attempts - 1)
                 said = redact(f"{type(error).__name__}: {error}")
                 log.warning(
                     "alert %s to %s failed, next try in %.1f s: %s", delivery.key, sink.name, wait_seconds, said
                 )
-                self._outbox.failed(delivery, said, now_usec() + int(wait_seconds * 1e6))
+                next_try_usec = now_usec() + int(wait_seconds * 1e6)
+                self._outbox.failed(delivery, said, next_try_usec, holds_up=not isinstance(error, Refused))
             else:
                 self._outbox.delivered(delivery, now_usec())
-        next_try_usec = self._outbox.next_try_usec(sink.name)
-        return None if next_try_usec is None else max(0.0, (next_try_usec - now_usec()) / 1e6)
+        next_usec = self._outbox.next_try_usec(sink.name, now_usec())
+        return None if next_usec is None else max(0.0, (next_usec - now_usec()) / 1e6)

@@ -1,4 +1,5 @@
-"""The journal: a structured record for each verdict, found with `journalctl -t inquestd` or by its message id.
+"""The journal: a structured record for each message, found with `journalctl -t inquestd` or by its message id, and
+explained by `journalctl -x` (inquest.catalog).
 
 `journalctl -u sglang-demo` shows only what that unit or root said about it, and the daemon is neither; search for
 `INQUEST_UNIT=sglang-demo.service`.
@@ -9,27 +10,42 @@ from typing import Any
 
 from systemd import journal
 
-from forensics.report import message
-from forensics.shapes import CrashShape
+from forensics.alerts.rendering import plain
+from forensics.alerts.routing import QUIET
+from forensics.alerts.words import TEST, words
 from forensics.store import Delivery
+from forensics.store.telling import AMENDED, ANSWERING, CRASH, HANG, RECOVERED, START_LIMIT
 
-CRASH_JUDGED = "dda9a1b77c244a0fb78984335814e6ea"
-"""MESSAGE_ID of the first verdict on a crash."""
-VERDICT_CHANGED = "47b435beabc5419cb0533073a6b8cd69"
-"""MESSAGE_ID of a later verdict that differs."""
+MESSAGE_IDS = {
+    CRASH: "dda9a1b77c244a0fb78984335814e6ea",
+    AMENDED: "47b435beabc5419cb0533073a6b8cd69",
+    START_LIMIT: "0e937215af3247e5ac0f13670677b530",
+    RECOVERED: "f1bc0bee9a89459c936e6a05906585bb",
+    HANG: "b167a4ecbdf7482abae16911d02dcd0f",
+    ANSWERING: "1028844866e048cd9383d8176c0831d0",
+    TEST: "d6990a9ea0c54ad882e387291049c206",
+}
 
-ERROR, WARNING, NOTICE = 3, 4, 5
+ALERT, ERROR, WARNING, NOTICE, INFO = 1, 3, 4, 5, 6
 """syslog's priorities."""
+
+_PRIORITIES = {AMENDED: NOTICE, START_LIMIT: ALERT, RECOVERED: NOTICE, HANG: WARNING, ANSWERING: NOTICE, TEST: INFO}
 
 
 def fields(delivery: Delivery) -> dict[str, str]:
     """The record's fields beside MESSAGE. Stable names; INQUEST_STRENGTH is empty when nothing is decisive."""
     crash = delivery.crash
-    return {
-        "MESSAGE_ID": VERDICT_CHANGED if delivery.amends else CRASH_JUDGED,
-        "PRIORITY": str(_priority(crash, amends=delivery.amends)),
+    found = {
+        "MESSAGE_ID": MESSAGE_IDS[delivery.kind],
+        "PRIORITY": str(_priority(delivery)),
         "SYSLOG_IDENTIFIER": "inquestd",
-        "INQUEST_UNIT": crash["unit"],
+        "INQUEST_EVENT": delivery.kind,
+        "INQUEST_UNIT": delivery.unit,
+    }
+    if crash is None:
+        return {**found, "INQUEST_INVOCATION_ID": str(delivery.details.get("invocation_id", ""))}
+    return {
+        **found,
         "INQUEST_CAUSE": crash["cause"],
         "INQUEST_FAMILY": crash["family"],
         "INQUEST_STRENGTH": crash["strength"] or "",
@@ -40,10 +56,10 @@ def fields(delivery: Delivery) -> dict[str, str]:
     }
 
 
-def _priority(crash: CrashShape, *, amends: bool) -> int:
-    if amends or not crash["is_crash"]:
-        return NOTICE
-    return WARNING if crash["cause"] == "stop-timeout" else ERROR
+def _priority(delivery: Delivery) -> int:
+    if delivery.kind in _PRIORITIES:
+        return _PRIORITIES[delivery.kind]
+    return WARNING if delivery.crash is not None and delivery.crash["cause"] in QUIET else ERROR
 
 
 class JournalSink:
@@ -56,6 +72,7 @@ class JournalSink:
         self._link = link
         self._send = send
 
-    def send(self, delivery: Delivery) -> None:
-        text = message(delivery.crash, host=self._host, link=self._link, amends=delivery.amends)
+    def send(self, delivery: Delivery) -> str:
+        text = plain(words(delivery, host=self._host, link=self._link))
         self._send(text, **fields(delivery))
+        return "journald has taken it"

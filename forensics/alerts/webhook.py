@@ -1,92 +1,57 @@
-"""A webhook: one POST of JSON a verdict, delivered when the receiver answers 2xx.
+"""A webhook: one POST of JSON a message (`forensics.alerts.body`), delivered when the receiver answers 2xx.
 
-Body: `{"event": "crash" | "verdict-changed", "text": …, "host": …, "link": …, "crash": {…}}`; `text` is what chat
-services show, `crash` the shape of `GET /crashes/{id}`. `Idempotency-Key` is the same for each try of one message.
+`webhook-id` (and `Idempotency-Key`) is the same for each try of one message. With a signing key there is
+`webhook-signature` as Standard Webhooks has it: `v1,` and the HMAC-SHA256 over `id.timestamp.body` in base64, the
+timestamp being that of `webhook-timestamp`, in seconds since the epoch.
 """
 
 import base64
-import http.client
-import json
-import ssl
-from urllib.parse import SplitResult, unquote, urlsplit
+import binascii
+import hashlib
+import hmac
+import time
 
-from forensics.errors import InquestError, SettingsError
-from forensics.report import message
-from forensics.settings import Secret, Webhook
+from forensics.alerts.body import body
+from forensics.alerts.post import Poster
+from forensics.errors import SettingsError
 from forensics.store import Delivery
 
-ANSWER_CHARS = 200
+SHORTEST_KEY_BYTES = 24
+KEY_PREFIX = "whsec_"
 
 
 class WebhookSink:
-    """Standard library only: the daemon's memory is counted, and one POST needs no client library."""
-
-    def __init__(
-        self, name: str, url: str, *, timeout_seconds: float, headers: dict[str, str], host: str, link: str
-    ) -> None:
+    def __init__(self, name: str, poster: Poster, *, host: str, link: str, signing_key: bytes | None = None) -> None:
         self.name = name
-        self._url = urlsplit(url)
-        self._timeout_seconds = timeout_seconds
-        self._headers = {**_basic_authorization(self._url), **headers}
-        self._host = host
-        self._link = link
+        self._poster = poster
+        self._host, self._link = host, link
+        self._signing_key = signing_key
 
-    @classmethod
-    def of(cls, webhook: Webhook, *, host: str, link: str) -> "WebhookSink":
-        """From the settings; secrets are read now, so that a wrong path is told at start."""
-        url = webhook.url.read() if isinstance(webhook.url, Secret) else webhook.url
-        if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
-            raise SettingsError(
-                "webhook-url", f"webhook {webhook.name!r}: its secret is not an http:// or https:// URL"
-            )
-        return cls(
-            webhook.name,
-            url,
-            timeout_seconds=webhook.timeout_seconds,
-            headers={name: secret.read() for name, secret in webhook.headers.items()},
-            host=host,
-            link=link,
+    def send(self, delivery: Delivery) -> str:
+        content = body(delivery, host=self._host, link=self._link)
+        headers = {"Idempotency-Key": delivery.key, "webhook-id": delivery.key}
+        if self._signing_key is not None:
+            timestamp = str(int(time.time()))
+            headers["webhook-timestamp"] = timestamp
+            headers["webhook-signature"] = signature(self._signing_key, delivery.key, timestamp, content)
+        return self._poster.post(content, headers)
+
+
+def signature(key: bytes, message_id: str, timestamp: str, content: bytes) -> str:
+    signed = b".".join((message_id.encode(), timestamp.encode(), content))
+    return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
+
+
+def signing_key(text: str, channel: str) -> bytes:
+    """The key in a secret of the form `whsec_<base64>`. SettingsError, without the secret, when it is none."""
+    try:
+        key = base64.b64decode(text.strip().removeprefix(KEY_PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) < SHORTEST_KEY_BYTES:
+        raise SettingsError(
+            "signing-key",
+            f"{channel}: its signing key is not base64 of {SHORTEST_KEY_BYTES} bytes or more",
+            "Make one: echo whsec_$(openssl rand -base64 32)",
         )
-
-    def send(self, delivery: Delivery) -> None:
-        body = json.dumps(
-            {
-                "event": "verdict-changed" if delivery.amends else "crash",
-                "text": message(delivery.crash, host=self._host, link=self._link, amends=delivery.amends),
-                "host": self._host,
-                "link": f"{self._link}/crashes/{delivery.crash['id']}",
-                "crash": delivery.crash,
-            }
-        ).encode()
-        headers = {
-            "Content-Type": "application/json",
-            "User-Agent": "inquestd",
-            "Idempotency-Key": delivery.key,
-            **self._headers,
-        }
-        connection = self._connect()
-        try:
-            connection.request(
-                "POST", self._url._replace(scheme="", netloc="", fragment="").geturl() or "/", body, headers
-            )
-            answer = connection.getresponse()
-            said = answer.read(ANSWER_CHARS).decode("utf-8", "replace")
-        finally:
-            connection.close()
-        if not 200 <= answer.status < 300:
-            # Redirects too: following one would turn the POST into a GET, or send a secret elsewhere.
-            raise InquestError("webhook-refused", f"the receiver answered {answer.status} {answer.reason}: {said}")
-
-    def _connect(self) -> http.client.HTTPConnection:
-        host = self._url.hostname or ""
-        if self._url.scheme == "https":
-            context = ssl.create_default_context()
-            return http.client.HTTPSConnection(host, self._url.port, timeout=self._timeout_seconds, context=context)
-        return http.client.HTTPConnection(host, self._url.port, timeout=self._timeout_seconds)
-
-
-def _basic_authorization(url: SplitResult) -> dict[str, str]:
-    if url.username is None:
-        return {}
-    pair = f"{unquote(url.username)}:{unquote(url.password or '')}"
-    return {"Authorization": "Basic " + base64.b64encode(pair.encode()).decode()}
+    return key

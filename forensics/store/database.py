@@ -138,6 +138,60 @@ MIGRATIONS = (
     ) STRICT, WITHOUT ROWID;
     INSERT INTO tallies SELECT 'crashes', unit, cause, family, count(*) FROM runs WHERE is_crash GROUP BY 2, 3, 4;
     """,
+    """
+    ALTER TABLE lives ADD COLUMN gave_up INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE tracked_runs ADD COLUMN ready_usec INTEGER;
+
+    -- News of any kind, those of a living run with their own data.
+    CREATE TABLE all_news (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        kind TEXT NOT NULL,
+        invocation_id TEXT NOT NULL,
+        unit TEXT NOT NULL,
+        at_usec INTEGER NOT NULL,
+        details TEXT NOT NULL DEFAULT '{}'
+    ) STRICT;
+    INSERT INTO all_news (id, kind, invocation_id, unit, at_usec)
+        SELECT id, kind, invocation_id, unit, at_usec FROM news;
+    UPDATE sqlite_sequence SET seq = (SELECT seq FROM sqlite_sequence WHERE name = 'news') WHERE name = 'all_news';
+    DROP TABLE news;
+    ALTER TABLE all_news RENAME TO news;
+
+    -- Messages, each with what it tells: repeats are gathered in one, and a server can be back before it is told.
+    CREATE TABLE messages (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        sink TEXT NOT NULL,
+        unit TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        about TEXT REFERENCES runs (invocation_id) ON DELETE CASCADE,
+        revision INTEGER NOT NULL,
+        fingerprint TEXT NOT NULL,
+        count INTEGER NOT NULL,
+        since_usec INTEGER NOT NULL,
+        until_usec INTEGER NOT NULL,
+        back_usec INTEGER NOT NULL,
+        down INTEGER NOT NULL,
+        details TEXT NOT NULL,
+        state TEXT NOT NULL CHECK (state IN ('waiting', 'delivered', 'superseded', 'abandoned')),
+        attempts INTEGER NOT NULL DEFAULT 0,
+        due_usec INTEGER NOT NULL,
+        next_try_usec INTEGER NOT NULL,
+        holds_up INTEGER NOT NULL DEFAULT 1,
+        last_error TEXT NOT NULL DEFAULT '',
+        created_usec INTEGER NOT NULL,
+        delivered_usec INTEGER
+    ) STRICT;
+    INSERT INTO messages SELECT outbox.id, sink, unit, iif(outbox.revision = 1, 'crash', 'amended'),
+        outbox.invocation_id, outbox.revision, fingerprint, 1, died_at_usec, died_at_usec, 0, is_crash,
+        json_object('cause', cause, 'family', family), state, attempts, created_usec, next_try_usec, 1, last_error,
+        created_usec, delivered_usec FROM outbox JOIN runs USING (invocation_id);
+    DROP TABLE outbox;
+    ALTER TABLE messages RENAME TO outbox;
+    CREATE INDEX outbox_waiting ON outbox (sink, unit, due_usec, id) WHERE state = 'waiting';
+    CREATE INDEX outbox_told ON outbox (sink, unit, id);
+    CREATE INDEX outbox_about ON outbox (about);
+    CREATE INDEX outbox_states ON outbox (sink, state);
+    """,
 )
 
 
@@ -146,6 +200,8 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.changes = 0
+        """How many transactions were written since it was opened."""
         self._writing = threading.Lock()
         self._idle: deque[sqlite3.Connection] = deque()
         try:
@@ -210,6 +266,7 @@ class Database:
                     self._writer.execute("ROLLBACK")
                     raise
                 self._writer.execute("COMMIT")
+                self.changes += 1
             except sqlite3.Error as error:
                 if self._writer.in_transaction:
                     self._writer.execute("ROLLBACK")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from forensics.events import RestartScheduled, StopRequested, UnitStarted
+from forensics.events import RestartScheduled, StartLimitHit, StopRequested, UnitStarted
 from forensics.model import Crash
 from forensics.public import server_name, usec, when
 from forensics.shapes import GroupShape, LifeShape
@@ -83,17 +83,19 @@ class Lives:
             "servers": sorted(server_name(unit) for unit in row["units"].split(",")),
             "last_id": newest["invocation_id"][:12],
             "cause": newest["cause"],
+    gave_up = crash.timeline.first(StartLimitHit) is not None
             "family": newest["family"],
             "strength": newest["strength"],
             "summary": newest["summary"],
         }
 
 
-def keep(db: sqlite3.Connection, crash: Crash, row: dict[str, Any], summary: str) -> bool:
-    """Inside the transaction of a save, after the row of `runs`. True when systemd's scheduled restart of the unit is
-    news: it follows a death by seconds, as late evidence."""
+def keep(db: sqlite3.Connection, crash: Crash, row: dict[str, Any], summary: str) -> tuple[bool, bool]:
+    """Inside the transaction of a save, after the row of `runs`. Whether it is news that systemd will restart the unit,
+    and that it has given it up: both follow a death by seconds, as late evidence."""
     invocation_id = row["invocation_id"]
-    before = db.execute("SELECT restarted FROM lives WHERE invocation_id = ?", (invocation_id,)).fetchone()
+        "gave_up": gave_up,
+    before = db.execute("SELECT restarted, gave_up FROM lives WHERE invocation_id = ?", (invocation_id,)).fetchone()
     restarted = crash.timeline.first(RestartScheduled) is not None
     ended_usec = usec(crash.run.died_at)
     life = {
@@ -113,7 +115,29 @@ def keep(db: sqlite3.Connection, crash: Crash, row: dict[str, Any], summary: str
         f"INSERT OR REPLACE INTO lives ({', '.join(life)}) VALUES ({', '.join(':' + name for name in life)})",  # noqa: S608
         life,
     )
-    return restarted and not (before is not None and before["restarted"])
+    if before is None:
+        return restarted, gave_up
+    return restarted and not before["restarted"], gave_up and not before["gave_up"]
+
+
+def newest(db: sqlite3.Connection, unit: str, *, crashes_only: bool) -> LastRunShape | None:
+    """How the unit's last run ended, or its last crash."""
+    row = db.execute(
+        "SELECT * FROM lives WHERE invocation_id = (SELECT invocation_id FROM runs WHERE unit = ? AND is_crash >= ?"
+        " ORDER BY died_at_usec DESC, seq DESC LIMIT 1)",
+        (unit, crashes_only),
+    ).fetchone()
+    if row is None:
+        return None
+    return {
+        "id": row["invocation_id"][:12],
+        "died_at": when(row["ended_at_usec"]),
+        "is_crash": bool(row["is_crash"]),
+        "cause": row["cause"],
+        "family": row["family"],
+        "strength": row["strength"],
+        "summary": row["summary"],
+    }
 
 
 def _stamp(crash: Crash, fact: type[UnitStarted] | type[StopRequested]) -> int | None:

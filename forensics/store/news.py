@@ -6,8 +6,9 @@ that is there is heard of. One writer commits in the order of the numbers.
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from forensics.public import server_name, when
@@ -20,8 +21,10 @@ KEPT = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One thing that happened. `kind` is `crash`, `amended`, `run-started` or `run-ended`; `data` the crash as it is
-    now (`CrashShape`), for a start unit, server, invocation_id and started_at."""
+    """One thing that happened. `kind` is `crash`, `amended`, `start-limit` (systemd has given the server up) or
+    `run-ended`, with the crash as it is now as `data` (`CrashShape`); or, of a living run, `run-started`, `run-ready`,
+    `hang` or `answering`, with unit, server, invocation_id, a time (`started_at`, else `at`), and what else is known.
+    """
 
     number: int
     kind: str
@@ -30,8 +33,8 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """A counter: `crashes` by unit, cause (`label`) and family; `amended` and `restarts` by unit; `gaps` by source;
-    `deliveries` by sink (`unit`) and outcome (`label`)."""
+    """A counter: `crashes` by unit, cause (`label`) and family; `amended`, `restarts` and `start_limits` by unit;
+    `gaps` by source; `deliveries` by sink (`unit`) and outcome (`label`)."""
 
     name: str
     unit: str
@@ -96,22 +99,19 @@ class News:
         return {row["unit"]: dict(json.loads(row["figures"])) for row in found}
 
 
-def tell(db: sqlite3.Connection, kind: str, invocation_id: str, unit: str, at_usec: int) -> None:
+def tell(
+    db: sqlite3.Connection,
+    kind: str,
+    invocation_id: str,
+    unit: str,
+    at_usec: int,
+    details: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
     """Inside a transaction: one more thing has happened."""
     db.execute(
-        "INSERT INTO news (kind, invocation_id, unit, at_usec) VALUES (?, ?, ?, ?)",
-        (kind, invocation_id, unit, at_usec),
+        "INSERT INTO news (kind, invocation_id, unit, at_usec, details) VALUES (?, ?, ?, ?, ?)",
+        (kind, invocation_id, unit, at_usec, json.dumps(dict(details))),
     )
-
-
-def tell_started(db: sqlite3.Connection, runs: Iterable[tuple[str, str, int]]) -> bool:
-    """Inside the transaction of a checkpoint, before the tracked runs are replaced: living runs, each with its unit
-    and the time of its first record. True when one of them is new."""
-    known = {row[0] for row in db.execute("SELECT invocation_id FROM tracked_runs")}
-    new = [run for run in runs if run[0] not in known]
-    for invocation_id, unit, first_usec in new:
-        tell(db, "run-started", invocation_id, unit, first_usec)
-    return bool(new)
 
 
 def tally(db: sqlite3.Connection, name: str, unit: str = "", label: str = "", family: str = "") -> None:
@@ -127,12 +127,13 @@ def forget(db: sqlite3.Connection) -> None:
 
 
 def _data(db: sqlite3.Connection, row: sqlite3.Row) -> Any:
-    if row["kind"] == "run-started":
+    if row["kind"] in ("run-started", "run-ready", "hang", "answering"):
         return {
             "unit": row["unit"],
             "server": server_name(row["unit"]),
             "invocation_id": row["invocation_id"],
-            "started_at": when(row["at_usec"]),
+            "started_at" if row["kind"] == "run-started" else "at": when(row["at_usec"]),
+            **json.loads(row["details"]),
         }
     stored = db.execute(
         "SELECT run, verdict, revision, backfilled, history FROM runs WHERE invocation_id = ?", (row["invocation_id"],)

@@ -1,43 +1,139 @@
-"""Alerts that must go out. A row is written in the transaction that stores its crash: stored first, then sent."""
+"""Alerts that must go out. A row is written in the transaction of what it tells of: stored first, then sent."""
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
-from forensics.public import crash_shape
+from forensics.public import server_name
 from forensics.shapes import CrashShape
+from forensics.store import rows
 from forensics.store.database import Database
 from forensics.store.news import tally
+from forensics.store.telling import AMENDED, CRASH, DELIVERED, READY, Channel, Happening, Message, Past
 
-# A clock that was set back must not silence a sink: a try that lies further ahead than any back-off is due now.
 FURTHEST_TRY_USEC = 3_600_000_000
+"""A clock that was set back must not silence a sink: a try that lies further ahead than any back-off is due now."""
+
+_LOOKED_BACK = 200
+"""So many messages to one channel on one server are looked at to decide on the next."""
+
+# Of one server's messages the first that is due goes first, and holds up the others until it has arrived.
+_NEXT = (
+    "SELECT *, max(iif(created_usec > :now, 0, due_usec), iif(next_try_usec > :furthest, 0, next_try_usec)) AS at_usec"
+    " FROM outbox AS one WHERE sink = :sink AND state = 'waiting' AND NOT EXISTS ("
+    "  SELECT 1 FROM outbox AS other WHERE other.sink = one.sink AND other.unit = one.unit"
+    "  AND other.state = 'waiting' AND other.holds_up AND (other.due_usec, other.id) < (one.due_usec, one.id))"
+    " ORDER BY at_usec > :now, due_usec, id LIMIT 1"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """What this channel was told of this server before, and was not told to be over."""
+
+    kind: str
+    cause: str
+    family: str
+    since_usec: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """One message that one sink shall get. `amends` when that sink already got an earlier verdict on this run."""
+    """One message that one sink shall get: `attempts` counts this try too. The rest is as in `Message`; `crash` is the
+    death that it is about as it is judged now, None for a living run."""
 
     id: int
     sink: str
-    crash: CrashShape
+    kind: str
+    unit: str
     attempts: int
-    amends: bool
+    crash: CrashShape | None
+    key: str
+    """The same for every try of this message, so that a receiver can tell a repeat."""
+    count: int = 1
+    since_usec: int = 0
+    until_usec: int = 0
+    back_usec: int = 0
+    down: bool = True
+    details: dict[str, Any]
+    earlier: tuple[Earlier, ...] = ()
 
     @property
-    def key(self) -> str:
-        """The same for every try of this message, so that a receiver can tell a repeat."""
-        return f"{self.crash['id']}-{self.crash['revision']}"
+    def server(self) -> str:
+        return server_name(self.unit)
 
 
-def enqueue(db: sqlite3.Connection, invocation_id: str, revision: int, sinks: Iterable[str], now_usec: int) -> None:
-    """Inside the transaction of a save: one row a sink. What still waits from an earlier revision is not news any
-    more; the new row tells it all."""
-    db.execute("UPDATE outbox SET state = 'superseded' WHERE invocation_id = ? AND state = 'waiting'", (invocation_id,))
-    db.executemany(
-        "INSERT INTO outbox (invocation_id, revision, sink, state, next_try_usec, created_usec)"
-        " VALUES (?, ?, ?, 'waiting', ?, ?)",
-        [(invocation_id, revision, sink, now_usec, now_usec) for sink in sinks],
+def enqueue(db: sqlite3.Connection, happening: Happening, channels: Iterable[Channel]) -> None:
+    """Inside the transaction that stores what happened: what each channel decides to be told of it."""
+    for channel in channels:
+        for message in channel.decide(happening, _past(db, channel.name, happening.unit)):
+            _write(db, channel.name, happening, message)
+    if happening.kind in (CRASH, AMENDED) and (ready_usec := _ready_usec(db, happening.unit)) > happening.at_usec:
+        # The verdict came when the server was back already.
+        enqueue(db, replace(happening, kind=READY, at_usec=ready_usec), channels)
+
+
+def forget_messages(db: sqlite3.Connection, oldest_usec: int) -> None:
+    """Inside a transaction: those about a death go with it, the others when they are as old."""
+    db.execute("DELETE FROM outbox WHERE about IS NULL AND created_usec < ?", (oldest_usec,))
+
+
+def _ready_usec(db: sqlite3.Connection, unit: str) -> int:
+    """Since when the unit's living run is ready, 0 if there is none."""
+    sql = "SELECT coalesce(max(ready_usec), 0) FROM tracked_runs WHERE unit = ? AND NOT has_ended"
+    found: int = db.execute(sql, (unit,)).fetchone()[0]
+    return found
+
+
+def _past(db: sqlite3.Connection, sink: str, unit: str) -> Past:
+    served = "SELECT coalesce(max(died_at_usec), 0) FROM runs WHERE unit = ? AND became_ready"
+    told = "SELECT * FROM outbox WHERE sink = ? AND unit = ? AND state != 'abandoned' ORDER BY id DESC LIMIT ?"
+    return Past(
+        messages=tuple(_message(row) for row in db.execute(told, (sink, unit, _LOOKED_BACK))),
+        served_until_usec=db.execute(served, (unit,)).fetchone()[0],
+    )
+
+
+def _message(row: sqlite3.Row) -> Message:
+    names = ("id", "kind", "state", "about", "revision", "fingerprint", "count", "due_usec")
+    return Message(
+        **{name: row[name] for name in (*names, "since_usec", "until_usec", "back_usec")},
+        down=bool(row["down"]),
+        tried=row["attempts"] > 0,
+        details=json.loads(row["details"]),
+    )
+
+
+def _write(db: sqlite3.Connection, sink: str, happening: Happening, message: Message) -> None:
+    values = {
+        "state": message.state,
+        "about": message.about,
+        "revision": message.revision,
+        "count": message.count,
+        "since_usec": message.since_usec,
+        "until_usec": message.until_usec,
+        "back_usec": message.back_usec,
+        "down": message.down,
+        "details": rows.text_of(message.details),
+    }
+    if message.id:
+        changes = ", ".join(f"{name} = :{name}" for name in values)
+        db.execute(f"UPDATE outbox SET {changes} WHERE id = :id", {**values, "id": message.id})  # noqa: S608
+        return
+    values |= {
+        "sink": sink,
+        "unit": happening.unit,
+        "kind": message.kind,
+        "fingerprint": message.fingerprint,
+        "due_usec": message.due_usec,
+        "next_try_usec": message.due_usec,
+        "created_usec": happening.now_usec,
+    }
+    db.execute(
+        f"INSERT INTO outbox ({', '.join(values)}) VALUES ({', '.join(':' + name for name in values)})",  # noqa: S608
+        values,
     )
 
 
@@ -47,44 +143,30 @@ class Outbox:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def due(self, sink: str, now_usec: int) -> Delivery | None:
-        """The oldest message of a sink whose time has come."""
-        with self._database.reading() as db:
-            row = db.execute(
-                "SELECT outbox.id, outbox.attempts, run, verdict, runs.revision, backfilled, history, EXISTS ("
-                "  SELECT 1 FROM outbox AS earlier WHERE earlier.invocation_id = outbox.invocation_id"
-                "  AND earlier.sink = outbox.sink AND earlier.state = 'delivered') AS amends"
-                " FROM outbox JOIN runs USING (invocation_id)"
-                " WHERE sink = ? AND state = 'waiting' AND (next_try_usec <= ? OR next_try_usec > ?)"
-                " ORDER BY outbox.id LIMIT 1",
-                (sink, now_usec, now_usec + FURTHEST_TRY_USEC),
-            ).fetchone()
-        if row is None:
+    def take(self, sink: str, now_usec: int) -> Delivery | None:
+        """The next message of a sink, if its time has come. It counts as tried from here on: it may arrive, so nothing
+        is gathered into it any more."""
+        next_try_usec = self.next_try_usec(sink, now_usec)
+        if next_try_usec is None or next_try_usec > now_usec:
             return None
-        crash = crash_shape(
-            json.loads(row["run"]),
-            json.loads(row["verdict"]),
-            revision=row["revision"],
-            backfilled=bool(row["backfilled"]),
-            history=json.loads(row["history"]),
-        )
-        return Delivery(id=row["id"], sink=sink, crash=crash, attempts=row["attempts"], amends=bool(row["amends"]))
+        with self._database.writing(durable=False) as db:
+            row = _next(db, sink, now_usec)
+            if row is None or row["at_usec"] > now_usec:
+                return None
+            db.execute("UPDATE outbox SET attempts = attempts + 1 WHERE id = ?", (row["id"],))
+            return _delivery(db, row)
 
-    def next_try_usec(self, sink: str) -> int | None:
+    def next_try_usec(self, sink: str, now_usec: int) -> int | None:
         """When the next message of a sink is due; None when none waits."""
         with self._database.reading() as db:
-            row = db.execute(
-                "SELECT min(next_try_usec) FROM outbox WHERE sink = ? AND state = 'waiting'", (sink,)
-            ).fetchone()
-        result: int | None = row[0]
-        return result
+            row = _next(db, sink, now_usec)
+        return None if row is None else row["at_usec"]
 
     def delivered(self, delivery: Delivery, now_usec: int) -> None:
         """The sink has it. What else waits for this sink is tried at once: it is there again."""
         with self._database.writing() as db:
             db.execute(
-                "UPDATE outbox SET state = 'delivered', attempts = attempts + 1, delivered_usec = ?, last_error = ''"
-                " WHERE id = ?",
+                "UPDATE outbox SET state = 'delivered', delivered_usec = ?, last_error = '' WHERE id = ?",
                 (now_usec, delivery.id),
             )
             tally(db, "deliveries", delivery.sink, "delivered")
@@ -93,12 +175,13 @@ class Outbox:
                 (now_usec, delivery.sink, now_usec),
             )
 
-    def failed(self, delivery: Delivery, error: str, next_try_usec: int) -> None:
-        """This try did not work; the message stays."""
+    def failed(self, delivery: Delivery, error: str, next_try_usec: int, *, holds_up: bool = True) -> None:
+        """This try did not work; the message stays. `holds_up` is False for one that the receiver refuses for what is
+        in it, for then the next may go all the same."""
         with self._database.writing(durable=False) as db:
             db.execute(
-                "UPDATE outbox SET attempts = attempts + 1, last_error = ?, next_try_usec = ? WHERE id = ?",
-                (error, next_try_usec, delivery.id),
+                "UPDATE outbox SET last_error = ?, next_try_usec = ?, holds_up = ? WHERE id = ?",
+                (error, next_try_usec, holds_up, delivery.id),
             )
             tally(db, "deliveries", delivery.sink, "failed")
 
@@ -115,8 +198,68 @@ class Outbox:
     def states(self) -> dict[str, dict[str, int]]:
         """How many messages of each sink are in which state."""
         with self._database.reading() as db:
-            rows = db.execute("SELECT sink, state, count(*) AS n FROM outbox GROUP BY sink, state").fetchall()
+            found = db.execute("SELECT sink, state, count(*) AS n FROM outbox GROUP BY sink, state").fetchall()
         result: dict[str, dict[str, int]] = {}
-        for row in rows:
+        for row in found:
             result.setdefault(row["sink"], {})[row["state"]] = row["n"]
         return result
+
+
+def _next(db: sqlite3.Connection, sink: str, now_usec: int) -> sqlite3.Row | None:
+    values = {"sink": sink, "now": now_usec, "furthest": now_usec + FURTHEST_TRY_USEC}
+    row: sqlite3.Row | None = db.execute(_NEXT, values).fetchone()
+    return row
+
+
+def _delivery(db: sqlite3.Connection, row: sqlite3.Row) -> Delivery:
+    details = json.loads(row["details"])
+    kind, about = row["kind"], row["about"]
+    if kind == CRASH and _was_told(db, row):
+        kind = AMENDED  # it arrived after all
+    stored = None if about is None else _judged(db, about)
+    if about is None:
+        key = f"{details['invocation_id'][:12]}-{kind}-{row['id']}"
+    else:
+        key = f"{about[:12]}-{row['revision']}" + ("" if kind in (CRASH, AMENDED) else f"-{kind}")
+    return Delivery(
+        id=row["id"],
+        sink=row["sink"],
+        kind=kind,
+        unit=row["unit"],
+        attempts=row["attempts"] + 1,
+        crash=None if stored is None else rows.shape_of(stored),
+        key=key,
+        **{name: row[name] for name in ("count", "since_usec", "until_usec", "back_usec")},
+        down=bool(row["down"]),
+        details=details,
+        earlier=tuple(_earlier(db, row)),
+    )
+
+
+def _judged(db: sqlite3.Connection, invocation_id: str) -> sqlite3.Row | None:
+    sql = "SELECT run, verdict, revision, backfilled, history FROM runs WHERE invocation_id = ?"
+    row: sqlite3.Row | None = db.execute(sql, (invocation_id,)).fetchone()
+    return row
+
+
+def _was_told(db: sqlite3.Connection, row: sqlite3.Row) -> bool:
+    sql = "SELECT 1 FROM outbox WHERE sink = ? AND about = ? AND state = 'delivered' AND kind IN ('crash', 'amended')"
+    return db.execute(sql, (row["sink"], row["about"])).fetchone() is not None
+
+
+def _earlier(db: sqlite3.Connection, row: sqlite3.Row) -> Iterator[Earlier]:
+    found = db.execute(
+        "SELECT kind, details, since_usec, down FROM outbox WHERE sink = ? AND unit = ? AND id < ? AND state = ?"
+        " ORDER BY id DESC LIMIT ?",
+        (row["sink"], row["unit"], row["id"], DELIVERED, _LOOKED_BACK),
+    )
+    for told in found:
+        if not told["down"]:
+            return
+        details = json.loads(told["details"])
+        yield Earlier(
+            kind=told["kind"],
+            cause=details.get("cause", ""),
+            family=details.get("family", ""),
+            since_usec=told["since_usec"],
+        )

@@ -11,15 +11,17 @@ from forensics.codec import load_run, load_timeline, load_verdict
 from forensics.errors import StoreError
 from forensics.model import Crash, RunRecord
 from forensics.public import server_name, timeline_shape, when
+from forensics.redact import redact_json
 from forensics.shapes import CrashShape, RunningShape, ServerShape, TimelineShape
 from forensics.store import lives, news, rows
 from forensics.store.checkpoint import Checkpoint, Place
 from forensics.store.database import Database
 from forensics.store.lives import Lives
 from forensics.store.news import News
-from forensics.store.outbox import Outbox, enqueue
+from forensics.store.outbox import Outbox, enqueue, forget_messages
 from forensics.store.query import Page, Query, where, write_cursor
 from forensics.store.runs import Runs, facts_text
+from forensics.store.telling import AMENDED, CRASH, START_LIMIT, Channel, Happening
 
 FILE_NAME = "inquest.sqlite"
 
@@ -27,12 +29,14 @@ FILE_NAME = "inquest.sqlite"
 class Store:
     """The store in one file, made when it is not there. One writer at a time; readers never wait.
 
-    Every method is one transaction and may be called from any thread.
+    Every method is one transaction and may be called from any thread. `channels` are those who may have to be told of
+    what is stored.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, channels: Iterable[Channel] = ()) -> None:
         self._database = Database(path)
-        self._place = Place(self._database)
+        self._channels = tuple(channels)
+        self._place = Place(self._database, self._channels)
         self.outbox = Outbox(self._database)
         self.runs = Runs(self._database)
         self.lives = Lives(self._database)
@@ -41,17 +45,23 @@ class Store:
     def close(self) -> None:
         self._database.close()
 
-    def save(self, crash: Crash, sinks: Iterable[str] = (), *, alert: bool = True) -> Crash | None:
+    @property
+    def changes(self) -> int:
+        """A number that rises with whatever is written: what was read at the same one is still so."""
+        return self._database.changes
+
+    def save(self, crash: Crash, *, alert: bool = True) -> Crash | None:
         """Stores an ended run with its verdict, and in the same transaction the alerts that must go out for it.
 
         A run that is new, or whose verdict changed in a way worth telling, comes back with its revision. None when
         there is nothing new to tell; later evidence for the same verdict is kept all the same, and a judgement from
         less evidence than is stored changes nothing. Clean stops and what is saved with `alert=False` (deaths from
-        before the daemon knew the machine) go to no sink.
+        before the daemon knew the machine) are told to nobody.
         """
         row, verdict, events = rows.row_of(crash)
         row["facts"] = facts_text(crash)
         row["backfilled"] = not alert
+        changed = True
         with self._database.writing() as db:
             stored = db.execute(
                 "SELECT revision, is_crash, verdict, timeline FROM runs WHERE invocation_id = ?",
@@ -65,26 +75,46 @@ class Store:
                 # is new, so its verdict is only the poorer one.
                 return None
             elif rows.same(json.loads(stored["verdict"]), verdict):
-                rows.update(db, {**row, "revision": stored["revision"]})
-                self._keep_in_short(db, crash, row, verdict)
-                return None
+                row["revision"], changed = stored["revision"], False
+                rows.update(db, row)
             else:
                 row["revision"] = stored["revision"] + 1
                 rows.update(db, row)
-            self._keep_in_short(db, crash, row, verdict)
-            self._tell(db, row, verdict, amended=stored is not None)
-            # A crash that turned out to be a clean stop is news to those who were told of a crash.
-            if alert and (verdict["is_crash"] or (stored is not None and stored["is_crash"])):
-                enqueue(db, crash.run.invocation_id, row["revision"], sinks, row["saved_at_usec"])
+            restarted, gave_up = lives.keep(db, crash, row, verdict["summary"])
+            if changed:
+                self._tell(db, row, verdict, amended=stored is not None)
+                # A crash that turned out to be a clean stop is news to those who were told of a crash.
+                if alert and (verdict["is_crash"] or (stored is not None and stored["is_crash"])):
+                    enqueue(db, _happening(AMENDED if stored else CRASH, row), self._channels)
+            if restarted:
+                news.tally(db, "restarts", row["unit"])
+            if gave_up:
+                news.tally(db, "start_limits", row["unit"])
+                news.tell(db, START_LIMIT, row["invocation_id"], row["unit"], row["died_at_usec"])
+                if alert:
+                    enqueue(db, _happening(START_LIMIT, row), self._channels)
         if stored is None and alert:
             self.news.judged(max(0, row["saved_at_usec"] - row["died_at_usec"]) / 1e6)
-        self.news.ring()
-        return replace(crash, revision=row["revision"])
+        if changed or gave_up:
+            self.news.ring()
+        return replace(crash, revision=row["revision"]) if changed else None
 
-    @staticmethod
-    def _keep_in_short(db: Connection, crash: Crash, row: dict[str, Any], verdict: dict[str, Any]) -> None:
-        if lives.keep(db, crash, row, verdict["summary"]):
-            news.tally(db, "restarts", row["unit"])
+    def note(self, kind: str, unit: str, invocation_id: str, at_usec: int, details: dict[str, Any]) -> None:
+        """Something about a living run (`hang`, `answering`), for those who listen and those who may have to be told.
+        `details` says what, as text; secrets are removed from it."""
+        details = redact_json(details)
+        with self._database.writing() as db:
+            news.tell(db, kind, invocation_id, unit, at_usec, details)
+            happening = Happening(
+                kind=kind,
+                unit=unit,
+                invocation_id=invocation_id,
+                at_usec=at_usec,
+                now_usec=rows.now_usec(),
+                details=details,
+            )
+            enqueue(db, happening, self._channels)
+        self.news.ring()
 
     @staticmethod
     def _tell(db: Connection, row: dict[str, Any], verdict: dict[str, Any], *, amended: bool) -> None:
@@ -188,6 +218,7 @@ class Store:
                     {"is_crash": is_crash, "oldest": oldest, "most": max_crashes},
                 ).rowcount
             news.forget(db)
+            forget_messages(db, oldest)
         return gone
 
     def _find(self, name: str) -> Row | None:
@@ -201,3 +232,11 @@ class Store:
         if len(found) > 1:
             raise StoreError("ambiguous-id", f"several crashes begin with {name!r}", "Give more digits of the id.")
         return found[0] if found else None
+
+
+def _happening(kind: str, row: dict[str, Any]) -> Happening:
+    """The death in a row of `runs`, as it is told."""
+    names = ("unit", "invocation_id", "revision", "is_crash", "cause", "family", "strength", "fingerprint")
+    return Happening(
+        kind=kind, at_usec=row["died_at_usec"], now_usec=row["saved_at_usec"], **{name: row[name] for name in names}
+    )

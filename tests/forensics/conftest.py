@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from forensics.store import Store
+from forensics.store.telling import Channel
 
 # No deadline a case: a busy machine is not a failure, and the tests that are about time say so.
 settings.register_profile("inquest", deadline=None)
@@ -16,8 +17,14 @@ settings.load_profile("inquest")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = Store(tmp_path / "inquest.sqlite")
+def channels() -> tuple[Channel, ...]:
+    """Whom the store tells; nobody, unless a test is about it."""
+    return ()
+
+
+@pytest.fixture
+def store(tmp_path: Path, channels: tuple[Channel, ...]) -> Iterator[Store]:
+    opened = Store(tmp_path / "inquest.sqlite", channels)
     yield opened
     opened.close()
 

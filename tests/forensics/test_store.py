@@ -17,11 +17,18 @@ from forensics.model import Evidence, Role, Strength
 from forensics.redact import redact
 from forensics.store import Query, Store
 from forensics.store.rows import now_usec
+from forensics.store.telling import Channel
 from forensics.timeline import Timeline
+from tests.forensics.channels import everybody
 from tests.forensics.factories import EPOCH, clean, crash, invocation, open_run, traceback
 
 SINKS = ("journal", "pager")
 LATER = 2**62
+
+
+@pytest.fixture
+def channels() -> tuple[Channel, ...]:
+    return everybody(*SINKS)
 
 
 def ids(store: Store, **filters: object) -> list[str]:
@@ -37,8 +44,8 @@ def test_a_crash_comes_back_as_it_was_saved(store: Store) -> None:
 
 
 def test_the_same_verdict_again_is_no_news(store: Store) -> None:
-    store.save(crash(1), SINKS)
-    assert store.save(crash(1), SINKS) is None
+    store.save(crash(1))
+    assert store.save(crash(1)) is None
     assert len(store.crashes().crashes) == 1
     assert store.outbox.states() == {"journal": {"waiting": 1}, "pager": {"waiting": 1}}
 
@@ -63,8 +70,8 @@ def test_a_changed_verdict_is_the_next_revision(store: Store, change: dict[str, 
 
 
 def test_other_words_for_the_same_verdict_are_kept_but_not_told(store: Store) -> None:
-    store.save(crash(1), SINKS)
-    assert store.save(crash(1, summary="The same, in other words"), SINKS) is None
+    store.save(crash(1))
+    assert store.save(crash(1, summary="The same, in other words")) is None
     shown = store.shown(invocation(1))
     assert shown is not None
     assert (shown["summary"], shown["revision"]) == ("The same, in other words", 1)
@@ -78,8 +85,8 @@ def test_later_evidence_for_the_same_verdict_is_kept_but_not_told(store: Store) 
         timeline=Timeline.of((*first.timeline.events, late), sources=first.timeline.sources),
         verdict=replace(first.verdict, notes=("a core was written",)),
     )
-    store.save(first, SINKS)
-    assert store.save(more, SINKS) is None
+    store.save(first)
+    assert store.save(more) is None
     kept = store.crash(invocation(1))
     assert kept == more
     assert store.outbox.states() == {"journal": {"waiting": 1}, "pager": {"waiting": 1}}
@@ -89,9 +96,9 @@ def test_later_evidence_for_the_same_verdict_is_kept_but_not_told(store: Store) 
 def test_a_judgement_from_less_evidence_changes_nothing(store: Store, change: dict[str, object]) -> None:
     """As of a daemon that was killed and has lost what it had sampled since its last checkpoint."""
     full = crash(1)
-    store.save(full, SINKS)
+    store.save(full)
     poorer = replace(crash(1, **change), timeline=Timeline.of(full.timeline.events[1:]))
-    assert store.save(poorer, SINKS) is None
+    assert store.save(poorer) is None
     assert store.crash(invocation(1)) == full
 
 
@@ -293,7 +300,7 @@ def test_a_reader_sees_whole_crashes_while_the_writer_writes(store: Store) -> No
     for reader in readers:
         reader.start()
     for number in range(1, 81):
-        store.save(crash(number), SINKS)
+        store.save(crash(number))
     stop.set()
     for reader in readers:
         reader.join()
@@ -405,17 +412,17 @@ def test_killed_at_any_point_no_crash_is_lost_and_none_is_there_twice(tmp_path: 
 
 
 def test_an_alert_is_in_the_outbox_as_soon_as_its_crash_is_stored(store: Store) -> None:
-    store.save(crash(1), SINKS)
-    delivery = store.outbox.due("pager", now_usec())
+    store.save(crash(1))
+    delivery = store.outbox.take("pager", now_usec())
     assert delivery is not None
     assert delivery.crash["id"] == invocation(1)[:12]
     assert delivery.key == f"{invocation(1)[:12]}-1"
-    assert (delivery.attempts, delivery.amends) == (0, False)
+    assert (delivery.attempts, delivery.kind) == (1, "crash")
 
 
 def test_a_clean_stop_and_what_happened_before_our_time_are_quiet(store: Store) -> None:
-    store.save(clean(1), SINKS)
-    store.save(crash(2), SINKS, alert=False)
+    store.save(clean(1))
+    store.save(crash(2), alert=False)
     assert store.outbox.states() == {}
     shown = store.shown(invocation(2))
     assert shown is not None
@@ -423,76 +430,92 @@ def test_a_clean_stop_and_what_happened_before_our_time_are_quiet(store: Store) 
 
 
 def test_delivered_is_delivered(store: Store) -> None:
-    store.save(crash(1), SINKS)
-    delivery = store.outbox.due("pager", now_usec())
+    store.save(crash(1))
+    delivery = store.outbox.take("pager", now_usec())
     assert delivery is not None
     store.outbox.delivered(delivery, now_usec())
-    assert store.outbox.due("pager", LATER) is None
-    assert store.outbox.due("journal", now_usec()) is not None
+    assert store.outbox.take("pager", LATER) is None
+    assert store.outbox.take("journal", now_usec()) is not None
 
 
 def test_a_failed_try_waits_for_its_time(store: Store) -> None:
-    store.save(crash(1), SINKS)
+    store.save(crash(1))
     now = now_usec()
-    delivery = store.outbox.due("pager", now)
+    delivery = store.outbox.take("pager", now)
     assert delivery is not None
     store.outbox.failed(delivery, "refused", now + 1_000_000)
-    assert store.outbox.due("pager", now) is None
-    assert store.outbox.next_try_usec("pager") == now + 1_000_000
-    again = store.outbox.due("pager", now + 1_000_000)
+    assert store.outbox.take("pager", now) is None
+    assert store.outbox.next_try_usec("pager", now) == now + 1_000_000
+    again = store.outbox.take("pager", now + 1_000_000)
     assert again is not None
-    assert (again.key, again.attempts) == (delivery.key, 1)
+    assert (again.key, again.attempts) == (delivery.key, 2)
 
 
 def test_a_clock_that_was_set_back_does_not_silence_a_sink(store: Store) -> None:
-    store.save(crash(1), SINKS)
+    store.save(crash(1))
     now = now_usec()
-    delivery = store.outbox.due("pager", now)
+    delivery = store.outbox.take("pager", now)
     assert delivery is not None
     store.outbox.failed(delivery, "refused", now + 1_000_000)
-    assert store.outbox.due("pager", now - 86_400_000_000) is not None
+    assert store.outbox.take("pager", now - 86_400_000_000) is not None
 
 
 def test_a_sink_that_is_back_gets_the_rest_at_once(store: Store) -> None:
     now = now_usec()
     for number in (1, 2):
-        store.save(crash(number), ("pager",))
-        delivery = store.outbox.due("pager", now + 1_000_000)
+        store.save(crash(number, unit=f"sglang-{number}.service"))
+        delivery = store.outbox.take("pager", now + 1_000_000)
         assert delivery is not None
         store.outbox.failed(delivery, "refused", now + 900_000_000 + number)
-    store.save(crash(3), ("pager",))
-    third = store.outbox.due("pager", now + 1_000_000)
+    store.save(crash(3))
+    third = store.outbox.take("pager", now + 1_000_000)
     assert third is not None
+    assert third.crash is not None
     assert third.crash["id"] == invocation(3)[:12]
     store.outbox.delivered(third, now)
-    following = store.outbox.due("pager", now)
+    following = store.outbox.take("pager", now)
     assert following is not None
     assert following.crash["id"] == invocation(1)[:12]
 
 
+def test_the_messages_of_one_server_keep_their_order(store: Store) -> None:
+    now = now_usec()
+    store.save(crash(1))
+    store.save(crash(2))
+    first = store.outbox.take("pager", now_usec())
+    assert first is not None
+    store.outbox.failed(first, "refused", now + 900_000_000)
+    assert store.outbox.take("pager", now_usec()) is None, "the second waits for the first"
+    assert store.outbox.next_try_usec("pager", now_usec()) == now + 900_000_000
+    store.outbox.failed(first, "413: too large", now + 900_000_000, holds_up=False)
+    second = store.outbox.take("pager", now_usec())
+    assert second is not None
+    assert second.key == f"{invocation(2)[:12]}-1", "what is refused for what is in it holds up no other"
+
+
 def test_a_changed_verdict_takes_the_place_of_what_still_waits(store: Store) -> None:
-    store.save(crash(1), ("pager",))
-    store.save(crash(1, cause="kernel-oom"), ("pager",))
-    assert store.outbox.states() == {"pager": {"superseded": 1, "waiting": 1}}
-    delivery = store.outbox.due("pager", LATER)
+    store.save(crash(1))
+    store.save(crash(1, cause="kernel-oom"))
+    assert store.outbox.states()["pager"] == {"superseded": 1, "waiting": 1}
+    delivery = store.outbox.take("pager", LATER)
     assert delivery is not None
     assert (delivery.crash["cause"], delivery.key) == ("kernel-oom", f"{invocation(1)[:12]}-2")
-    assert not delivery.amends, "nobody was told the first verdict"
+    assert delivery.kind == "crash", "nobody was told the first verdict"
 
 
 def test_a_changed_verdict_amends_what_was_told(store: Store) -> None:
-    store.save(crash(1), ("pager",))
-    first = store.outbox.due("pager", LATER)
+    store.save(crash(1))
+    first = store.outbox.take("pager", LATER)
     assert first is not None
     store.outbox.delivered(first, now_usec())
-    store.save(clean(1), ("pager",))
-    second = store.outbox.due("pager", LATER)
+    store.save(clean(1))
+    second = store.outbox.take("pager", LATER)
     assert second is not None
-    assert (second.amends, second.crash["is_crash"], second.crash["revision"]) == (True, False, 2)
+    assert (second.kind, second.crash["is_crash"], second.crash["revision"]) == ("amended", False, 2)
 
 
 def test_alerts_for_sinks_that_are_gone_are_given_up(store: Store) -> None:
-    store.save(crash(1), SINKS)
+    store.save(crash(1))
     assert store.outbox.abandon_others(["journal"]) == 1
     assert store.outbox.states() == {"journal": {"waiting": 1}, "pager": {"abandoned": 1}}
 
@@ -503,12 +526,12 @@ def test_alerts_for_sinks_that_are_gone_are_given_up(store: Store) -> None:
 def test_prune_keeps_the_newest_and_counts_clean_runs_apart(store: Store) -> None:
     base = int((now_usec() - EPOCH.timestamp() * 1e6) - 3600e6)
     for number in range(1, 6):
-        store.save(crash(number, usec=base + number), SINKS)
+        store.save(crash(number, usec=base + number))
     store.save(clean(6, usec=base))
     store.save(crash(7, usec=base - 40 * 86_400_000_000))
     assert store.prune(max_crashes=3, max_age_days=30) == 3
     assert ids(store) == [invocation(5), invocation(4), invocation(3)]
-    assert ids(store, clean=True) == [invocation(6)]
+    assert [run["invocation_id"] for run in store.runs.page().runs if not run["end"]["is_crash"]] == [invocation(6)]
     assert store.outbox.states() == {"journal": {"waiting": 3}, "pager": {"waiting": 3}}
     assert store.prune(max_crashes=3, max_age_days=30) == 0
 

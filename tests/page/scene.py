@@ -44,14 +44,12 @@ def fill(store: Store, now: datetime) -> None:
     ):
         if (crash := of_case(case)) is not None:
             lived = timedelta(hours=lived_hours) if lived_hours else None
-            store.save(moved(crash, unit, now - timedelta(hours=hours), lived), ["journal"])
+            store.save(moved(crash, unit, now - timedelta(hours=hours), lived))
     for minutes in (190, 188, 186, 184):
         crash = of_case("exec-failure")
         assert crash is not None
-        store.save(moved(crash, "sglang-qwen.service", now - timedelta(minutes=minutes)), ["journal"])
-    store.save(
-        moved(memory_death(), "sglang-llama.service", now - timedelta(minutes=38), timedelta(hours=4.3)), ["journal"]
-    )
+        store.save(moved(crash, "sglang-qwen.service", now - timedelta(minutes=minutes)))
+    store.save(moved(memory_death(), "sglang-llama.service", now - timedelta(minutes=38), timedelta(hours=4.3)))
     store.checkpoint("here", int(now.timestamp() * 1e6), list(living(now)))
 
 

@@ -11,12 +11,19 @@ from prometheus_client.parser import text_string_to_metric_families
 from forensics.events import Batch, RestartScheduled
 from forensics.model import Family, Strength
 from forensics.store import Store
+from forensics.store.telling import Channel
 from forensics.timeline import Timeline
+from tests.forensics.channels import everybody
 from tests.forensics.factories import clean, crash, open_run, record
 
 needs_promtool = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="promtool is not installed (Debian: prometheus)"
 )
+
+
+@pytest.fixture
+def channels() -> tuple[Channel, ...]:
+    return everybody("pager")
 
 
 def samples(client: TestClient) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -76,10 +83,10 @@ def test_sources_and_what_could_not_be_seen(client: TestClient, store: Store) ->
 
 
 def test_alerts(client: TestClient, store: Store) -> None:
-    store.save(crash(1), ["pager"])
+    store.save(crash(1))
     assert value(client, "inquest_alerts_waiting", sink="pager") == 1
     assert value(client, "inquest_alert_deliveries_total", sink="pager", outcome="failed") == 0
-    delivery = store.outbox.due("pager", 1 << 60)
+    delivery = store.outbox.take("pager", 1 << 60)
     assert delivery is not None
     store.outbox.failed(delivery, "refused", 1)
     store.outbox.delivered(delivery, 2)
@@ -119,7 +126,7 @@ def test_openmetrics_when_asked_for(client: TestClient) -> None:
 
 @needs_promtool
 def test_promtool_has_nothing_to_say(client: TestClient, store: Store) -> None:
-    store.save(crash(1), ["pager"])
+    store.save(crash(1))
     store.checkpoint("here", 1, [open_run(2)])
     checked = subprocess.run(
         ["promtool", "check", "metrics"], input=client.get("/metrics").content, capture_output=True, timeout=60
@@ -131,7 +138,7 @@ RULES = Path(__file__).parents[3] / "deploy/rootfs/usr/local/share/inquest/prome
 
 
 def test_the_alert_rules_name_metrics_that_there_are(client: TestClient, store: Store) -> None:
-    store.save(crash(1), ["pager"])
+    store.save(crash(1))
     exported = {name for name, _ in samples(client)}
     named = set(re.findall(r"\binquest_[a-z_]+", RULES.read_text()))
     assert named

@@ -1,0 +1,116 @@
+"""Whatever Apprise speaks: mail, Slack, Discord, Telegram, ntfy, PagerDuty and a hundred more, each by its URL.
+
+Apprise is an optional part of the installation and is imported only where a channel needs it: the daemon's memory is
+counted. Its URLs hold passwords, so that none is ever shown: not in a log, not in an error.
+"""
+
+import importlib
+import logging
+import re
+import threading
+from typing import Any
+from urllib.parse import unquote
+
+from forensics.alerts.rendering import chat, html, markdown
+from forensics.alerts.routing import QUIET
+from forensics.alerts.words import TEST, words
+from forensics.errors import InquestError, SettingsError
+from forensics.redact import REMOVED
+from forensics.store import Delivery
+from forensics.store.telling import AMENDED, ANSWERING, FOLDED, HANG, RECOVERED
+
+_RENDERED = (("html", html), ("markdown", markdown), ("text", chat))
+"""The first that a service takes is what it gets: there everything from outside is escaped."""
+
+_TYPES = {
+    RECOVERED: "success",
+    ANSWERING: "success",
+    AMENDED: "info",
+    TEST: "info",
+    FOLDED: "warning",
+    HANG: "warning",
+}
+SHORTEST_SECRET = 4
+
+
+class AppriseSink:
+    """One Apprise URL."""
+
+    def __init__(self, name: str, url: str, *, host: str, link: str) -> None:
+        self.name = name
+        self._host, self._link = host, link
+        # Which part is the secret differs by service: in some it stands where others have their host.
+        pieces = {piece for part in re.split(r"[/?&=:@#,]+", url)[1:] for piece in (part, unquote(part))}
+        self._secrets = sorted((piece for piece in pieces if len(piece) >= SHORTEST_SECRET), key=len, reverse=True)
+        apprise = _apprise(name)
+        self._notify = apprise.Apprise()
+        if not self._notify.add(url):
+            raise SettingsError(
+                "apprise-url",
+                f"apprise channel {name!r}: Apprise does not know its URL (which is not shown, since it is a secret)",
+                "The forms of all services: https://github.com/caronc/apprise/wiki",
+            )
+        self._format, self._render = _rendering(self._notify[0].notify_format)
+
+    def send(self, delivery: Delivery) -> str:
+        said = words(delivery, host=self._host, link=self._link)
+        logged = _Logged()
+        logger = logging.getLogger("apprise")
+        logger.addHandler(logged)
+        try:
+            sent = self._notify.notify(
+                title=said.title,
+                body=self._render(said),
+                body_format=self._format,
+                notify_type=_type(delivery),
+            )
+        finally:
+            logger.removeHandler(logged)
+        if not sent:
+            raise InquestError("apprise-failed", self._unsecret("; ".join(logged.said)) or "Apprise says no more")
+        return "Apprise has sent it"
+
+    def _unsecret(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, REMOVED)
+        return text
+
+
+class _Logged(logging.Handler):
+    """What Apprise logs in this thread while it sends: the only way in which it says what went wrong."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[str] = []
+        self._thread = threading.get_ident()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.thread == self._thread:
+            self.said.append(record.getMessage())
+
+
+def _apprise(channel: str) -> Any:
+    try:
+        apprise = importlib.import_module("apprise")
+    except ImportError:
+        raise SettingsError(
+            "apprise-missing",
+            f"apprise channel {channel!r}: the package `apprise` is not installed",
+            "/opt/inquest/venv/bin/pip install apprise",
+        ) from None
+    # Its log lines name URLs; what it says of a failure is taken from it above.
+    logging.getLogger("apprise").propagate = False
+    return apprise
+
+
+def _rendering(formats: Any) -> tuple[str, Any]:
+    """The best of the formats that a service takes, one or several, and how that is written."""
+    several = formats if isinstance(formats, list | tuple) else (formats,)
+    taken = {str(getattr(one, "value", one)) for one in several}
+    return next(((name, render) for name, render in _RENDERED if name in taken), ("text", chat))
+
+
+def _type(delivery: Delivery) -> str:
+    """Apprise's kind of a message, which gives it its colour or its priority."""
+    mild = delivery.crash is not None and delivery.crash["cause"] in QUIET
+    return _TYPES.get(delivery.kind, "warning" if mild else "failure")
