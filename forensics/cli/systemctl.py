@@ -10,7 +10,8 @@ _SECONDS = 90.0
 
 @dataclass(frozen=True, slots=True)
 class UnitNow:
-    """A unit at this moment. `since` is when it left rest, seconds since the epoch, 0 when it never did."""
+    """A unit at this moment. `since` is when it left rest, seconds since the epoch, 0 when it never did. The memory is
+    None where there is no controller, or nothing runs."""
 
     active_state: str
     invocation_id: str
@@ -18,6 +19,7 @@ class UnitNow:
     load_state: str
     need_daemon_reload: bool
     since: int
+    memory_current_bytes: int | None = None
 
     @property
     def serves(self) -> bool:
@@ -31,9 +33,10 @@ def unit_name(server: str) -> str:
 
 def look(unit: str) -> UnitNow:
     """The unit's properties now."""
-    names = "ActiveState,InvocationID,StatusText,LoadState,NeedDaemonReload,InactiveExitTimestamp"
+    names = "ActiveState,InvocationID,StatusText,LoadState,NeedDaemonReload,InactiveExitTimestamp,MemoryCurrent"
     out = tell("show", "--timestamp=unix", f"--property={names}", unit)
     values = dict(line.partition("=")[::2] for line in out.splitlines())
+    memory = values.get("MemoryCurrent", "")
     since = values.get("InactiveExitTimestamp", "").lstrip("@")
     return UnitNow(
         active_state=values.get("ActiveState", ""),
@@ -42,7 +45,16 @@ def look(unit: str) -> UnitNow:
         load_state=values.get("LoadState", ""),
         need_daemon_reload=values.get("NeedDaemonReload") == "yes",
         since=int(since) if since.isdecimal() else 0,
+        memory_current_bytes=int(memory) if memory.isdecimal() else None,
     )
+
+
+def main_pid(unit: str) -> int:
+    """The pid of its main process. InquestError when it has none."""
+    pid = tell("show", "--property=MainPID", "--value", unit).strip()
+    if not pid.isdecimal() or pid == "0":
+        raise InquestError("not-running", f"{unit} has no main process")
+    return int(pid)
 
 
 def tell(*arguments: str, check: bool = True) -> str:

@@ -1,0 +1,66 @@
+"""The daemon itself, its settings, its alerts, and the tracer of signals."""
+
+from collections.abc import Iterator
+
+from forensics.cli.doctor.facts import Facts
+from forensics.cli.doctor.row import Row, failed, ok, warning
+
+
+def settings(facts: Facts) -> Iterator[Row]:
+    if facts.settings is None:
+        for line in facts.settings_problem.splitlines():
+            yield failed("settings", line, "Correct it, then `systemctl restart inquestd`.")
+    else:
+        yield ok("settings", f"watches {', '.join(facts.settings.units)}")
+
+
+def daemon(facts: Facts) -> Row:
+    state = facts.daemon.get("ActiveState", "")
+    if facts.daemon.get("LoadState", "") != "loaded":
+        return failed("daemon", "there is no inquestd.service on this machine", "Install it: `sudo ./deploy/up`.")
+    if state != "active":
+        remedy = "`systemctl start inquestd`; why it ended stands in `journalctl -u inquestd`."
+        return failed("daemon", f"inquestd.service is {state}: deaths are judged when it runs again", remedy)
+    if facts.health is None:
+        return failed("daemon", facts.health_problem, "Look at `journalctl -u inquestd`.")
+    if facts.health["version"] != facts.version:
+        found = f"inquestd runs as {facts.health['version']}, and {facts.version} is installed"
+        return warning("daemon", found, "`systemctl restart inquestd`; nothing is missed meanwhile.")
+    runs = facts.health["open_runs"]
+    return ok("daemon", f"inquestd {facts.version} answers; {runs} {'run lives' if runs == 1 else 'runs live'} now")
+
+
+def restarts(facts: Facts) -> Row | None:
+    count = facts.daemon.get("NRestarts", "0")
+    if count in ("0", ""):
+        return None
+    remedy = "See why in `journalctl -u inquestd`, and report it with that log."
+    return warning("daemon-restarts", f"inquestd was restarted {count} times since the boot", remedy)
+
+
+def alerts(facts: Facts) -> Iterator[Row]:
+    """One row a channel; the journal is always one."""
+    for channel, states in sorted((facts.health or {}).get("alerts", {}).items()):
+        waiting, delivered = states.get("waiting", 0), states.get("delivered", 0)
+        if waiting:
+            remedy = f"See whether {channel} can be reached: `journalctl -u inquestd --grep {channel}`."
+            yield warning("alerts", f"{channel}: {waiting} wait to be delivered", remedy)
+        else:
+            yield ok("alerts", f"{channel}: {delivered} delivered, none waits")
+    if facts.settings is not None and not _told_beyond_the_journal(facts):
+        remedy = "Name somebody to be told in [alerts] of /etc/inquest/inquestd.toml, then restart inquestd."
+        yield warning("alerts", "only the journal is told of a crash", remedy)
+
+
+def _told_beyond_the_journal(facts: Facts) -> bool:
+    channels = facts.settings.alerts if facts.settings else None
+    return any(isinstance(value, tuple | list) and value for _, value in channels or ())
+
+
+def sigtrace(facts: Facts) -> Row:
+    if facts.sigtrace.get("ActiveState") == "active":
+        return ok("sigtrace", "the senders of signals are recorded")
+    if facts.container:
+        return ok("sigtrace", "it cannot run in a container: who sent a signal stays unknown")
+    remedy = "`systemctl enable --now inquest-sigtrace`; it costs next to nothing."
+    return warning("sigtrace", "it does not run: who sent a signal stays unknown", remedy)
