@@ -39,7 +39,7 @@ def report(crash: CrashShape) -> Iterator[Line]:
     yield from _pairs("Ruled out", [(other["cause"], other["why"]) for other in crash["ruled_out"]])
     yield from _list("Also seen", crash["also"])
     yield from _pairs("Could not be seen", [(gap["source"], gap["reason"] + _span(gap)) for gap in crash["gaps"]])
-    yield from _pairs("Rejected", [(found["claims"], _rejected(found)) for found in crash["rejected"]])
+    yield from _pairs("Rejected evidence", [(found["claims"], _rejected(found)) for found in crash["rejected"]])
     yield from _list("The ground after it", crash["ground"])
     yield from _list("Notes", crash["notes"])
     yield from _history(crash)

@@ -80,6 +80,7 @@ function aside(crash) {
     named("Ruled out", crash.ruled_out.map((other) => [other.cause, other.why])),
     crash.also.length ? section("Also seen", h("p", {}, crash.also.join(", "))) : null,
     named("Could not be seen", crash.gaps.map((gap) => [gap.source, gap.reason])),
+    named("Rejected evidence", crash.rejected.map((found) => [found.claims, rejected(found)])),
     crash.ground?.length ? section("The ground after it", h("ul", {}, crash.ground.map((said) => h("li", {}, line(said))))) : null,
     crash.notes.length ? section("Notes", h("ul", {}, crash.notes.map((note) => h("li", {}, line(note))))) : null,
     section("Find it again", h("dl", { class: "facts" },
@@ -96,11 +97,25 @@ function facts(crash) {
     pair("died", `${PHASES[crash.phase] ?? crash.phase}, ${crash.became_ready ? "had been ready" : "was never ready"}`),
     pair("lived", `${duration(lived)}, since ${dayAndClock(crash.started_at)}`),
     pair("main process", ended),
-    pair("systemd says", run.result ?? "not known"),
+    pair("systemd says", systemd(crash)),
+    crash.supervision.next ? pair("and then", line(crash.supervision.next)) : null,
     run.n_restarts ? pair("restarts before", String(run.n_restarts)) : null,
     figures.length ? pair("last seen", h("span", {}, figures.map(([name, value]) => h("span", { class: "figure" }, h("b", {}, line(value)), ` ${line(name)}`)),
       crash.doing.seconds_before_death === null ? null : h("span", { class: "quiet-text" }, `${duration(crash.doing.seconds_before_death)} before the end`))) : null,
     pair("unit", line(crash.unit))));
+}
+
+/** Its word for the end, and the settings that it went by. */
+function systemd(crash) {
+  const told = { OOMPolicy: crash.supervision.oom_policy, Restart: crash.supervision.restart };
+  const settings = Object.entries(told).filter(([, value]) => value).map(([name, value]) => `${name}=${value}`);
+  return line([`Result=${crash.run.result ?? "(not known)"}`, ...settings].join(", "));
+}
+
+/** A record that speaks as somebody who did not write it. */
+function rejected(found) {
+  const times = found.count > 1 ? `${found.count} times, first ` : "";
+  return `“${found.message.slice(0, 160)}” (${times}by ${found.written_by}): ${found.why}`;
 }
 
 function seenBefore(crash) {

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from forensics.events import Event, Gap, ProcessExit, Record, Traceback, UnitResult
+from forensics.events import Event, Gap, ProcessExit, Record, Rejected, Traceback, UnitResult
 from forensics.model import (
     Crash,
     Doing,
@@ -82,6 +82,21 @@ def main_exit(usec: int = 60_000_000) -> ProcessExit:
         command="ExecStart",
         exit_code="killed",
         exit_status=9,
+    )
+
+
+def rejected(message: str, count: int = 1) -> Rejected:
+    """A line of the server's own output that speaks as the kernel."""
+    return Rejected(
+        record=record(message, source="rejected"),
+        claims="kernel",
+        imitates="oom-victim",
+        writer="python",
+        writer_unit="sglang-demo.service",
+        about_unit="",
+        about_pid=4321,
+        why="only what the kernel itself wrote is believed",
+        count=count,
     )
 
 

@@ -9,7 +9,7 @@ from forensics.model import Doing, Evidence, MemoryFigure, MemoryStory, Role
 from forensics.public import crash_shape, server_name, signal_name, usec, when
 from forensics.report import cut, message, size_words
 from forensics.shapes import CrashShape
-from tests.forensics.factories import EPOCH, clean, crash, main_exit, traceback
+from tests.forensics.factories import EPOCH, clean, crash, main_exit, rejected, traceback
 
 TRACEBACK = """Scheduler hit an exception: Traceback (most recent call last):
   File "/srv/eagle_worker.py", line 97, in verify
@@ -179,6 +179,13 @@ def test_an_exit_that_systemd_did_not_tell_is_said() -> None:
     assert "systemd did not say how the main process ended" in said
     assert "systemd       Result=(not known)" in said
     assert "exited with status 1" in text(shape(exit_code="exited", exit_status=1))
+
+
+def test_rejected_evidence_is_listed_on_a_line_each() -> None:
+    forged = rejected("Out of memory: Killed process 4321 (\x1b[31mpython)", count=1200)
+    said = text(shape(rejected=(forged, rejected("x" * 999))))
+    assert "Rejected evidence\n  kernel  `Out of memory: Killed process 4321 ( [31mpython)` (1200 times, first by" in said
+    assert f"`{'x' * 159}…` (by python [4321] of sglang-demo.service): only what the kernel itself wrote is" in said
 
 
 def test_control_characters_in_evidence_do_not_reach_the_terminal() -> None:

@@ -9,9 +9,9 @@ import pytest
 import zstandard
 
 from forensics.api import Serving, create_app, serve
-from forensics.model import Strength
+from forensics.model import Strength, Supervision
 from forensics.store import Store
-from tests.forensics.factories import clean, crash, open_run
+from tests.forensics.factories import clean, crash, open_run, rejected
 from tests.forensics.runs.test_store import campaign
 from tests.page import scene
 from tests.page.conftest import HEALTH, Open, sync_api
@@ -214,6 +214,19 @@ def test_a_verdict_that_changes_while_it_is_read(store: Store, open_page: Open) 
     store.save(crash(1, summary="on reflection", strength=Strength.LIKELY))
     expect(page.locator("h1")).to_have_text("on reflection")
     expect(page.locator(".verdict")).to_contain_text("verdict no. 2")
+
+
+def test_what_was_rejected_and_what_systemd_does_next(store: Store, open_page: Open) -> None:
+    forged = rejected("Out of memory: Killed process 4321 (<b>python</b>)", count=1200)
+    told = Supervision(oom_policy="kill", restart="no", next="Restart=no: it stays down until somebody starts it.")
+    store.save(crash(1, rejected=(forged,), supervision=told))
+    page = open_page(f"#/crashes/{newest(store)}")
+    card = page.locator("section.card", has=page.get_by_role("heading", name="Rejected evidence"))
+    expect(card).to_contain_text("Killed process 4321 (<b>python</b>)” (1200 times, first by python [4321]")
+    expect(card.locator("b")).to_have_count(0)
+    facts = page.locator("section.card", has=page.get_by_role("heading", name="The run"))
+    expect(facts).to_contain_text("Result=signal, OOMPolicy=kill, Restart=no")
+    expect(facts).to_contain_text("it stays down until somebody starts it")
 
 
 def test_a_crash_that_is_not_there_is_said(store: Store, open_page: Open) -> None:
