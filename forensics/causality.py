@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from forensics import oom, stops
+from forensics.answering import unanswered
 from forensics.events import (
     Batch,
     ChildDied,
@@ -206,7 +207,10 @@ class Ending:
 
     @cached_property
     def unhealthy(self) -> bool:
-        """Whether its health check had failed and no work followed: then it had not been well."""
+        """Whether it did not answer any more, or its health check had failed and no work followed: then it had not
+        been well."""
+        if unanswered(self.timeline.events) is not None:
+            return True
         failed = (e for e in self.timeline.all(ServerError) if e.name == "health-check-failed")
         last = max(failed, key=lambda event: event.usec, default=None)
         return last is not None and self.timeline.first(Batch, after=last.usec) is None

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from forensics.advice import advise
+from forensics.answering import silence, unanswered
 from forensics.causality import Ending
 from forensics.events import LogStats, Rejected, SpawnFailed, StartLimitHit, Unkillable
 from forensics.failure import headline, sentence
@@ -43,7 +44,7 @@ def classify(run: Run, timeline: Timeline, rules: Sequence[Rule] = RULES) -> Ver
     for rule in rules:
         try:
             answer = rule.match(ending)
-        except Exception as error:
+        except Exception as error:  # a broken rule costs a note, never the verdict
             log.exception("rule %s failed on run %s", rule.cause, run.invocation_id)
             notes.append(f"The rule for {rule.cause} failed ({type(error).__name__}) and was not heard.")
             continue
@@ -163,6 +164,9 @@ def _notes(ending: Ending, cause: str) -> list[str]:
         notes.append("The start limit was hit: systemd does not start this unit again by itself.")
     if ending.timeline.first(Unkillable):
         notes.append("Processes were still there after SIGKILL: they hang in the kernel, typically in the GPU driver.")
+    if cause != "hang" and (hang := unanswered(ending.timeline.events)) is not None:
+        seconds = max(0.0, ending.run.died_at.timestamp() - hang.since_usec / 1e6)
+        notes.append(f"It had run without answering for the last {seconds:.0f} s: {silence(hang)}.")
     if (failed := ending.failed_while_stopping) is not None and cause in ("clean-stop", "stop-timeout"):
         notes.append(sentence(f"While it was stopping, it also failed: {headline(failed, 160)}"))
     if cause != "kernel-oom":

@@ -274,7 +274,8 @@ class StartLimitHit(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceWatchdogTimeout(Event):
-    """`Watchdog timeout (limit …)!`: systemd's own WatchdogSec= ran out."""
+    """`Watchdog timeout (limit …)!`: systemd's own WatchdogSec= ran out; or `Watchdog request (…)!`, asked for by a
+    process of the unit, where `limit` is empty."""
 
     kind = "service-watchdog-timeout"
     limit: str
@@ -574,16 +575,91 @@ class UnitState(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeftProcess:
+    """A process of the run that still existed after its end; `state` is the kernel's letter (`S`, `D`, `T` …)."""
+
+    pid: int
+    start_ticks: int
+    state: str
+    comm: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuUse:
+    """What a process held of a GPU after the end: one that is left of the run (`left`), or another's."""
+
+    pid: int
+    used_bytes: int | None
+    left: bool
+    comm: str
+    unit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuLeft:
+    """One GPU after the end; None where NVML does not say."""
+
+    index: int
+    uuid: str
+    performance_state: int | None
+    used_bytes: int | None
+    total_bytes: int | None
+    uses: tuple[GpuUse, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Remains(Event):
-    """What the unit's ExecStopPost wrote before the cgroup was gone: counters and systemd's view of the end."""
+    """What the unit's ExecStopPost wrote before the cgroup was gone: counters, systemd's view of the end, and how it
+    found the ground. `left` is None where nobody looked, `gpus` where the machine has none of NVIDIA's or they did not
+    answer; `blind` says what could not be seen, and `last_log_usec` when the server last wrote, since the epoch."""
 
     kind = "remains"
     service_result: str
     exit_code: str
     exit_status: str
     memory: CgroupMemory | None
-    left_pids: tuple[int, ...] = ()
-    ground: tuple[str, ...] = ()
+    left: tuple[LeftProcess, ...] | None = None
+    gpus: tuple[GpuLeft, ...] | None = None
+    last_log_usec: int | None = None
+    blind: tuple[str, ...] = ()
+
+
+# --- asked while it lives, by the heartbeat in its unit (forensics/sources/heartbeat.py) ----------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedProcess:
+    """A process of a server that did not answer; `state` is the kernel's letter, `T` for stopped."""
+
+    pid: int
+    state: str
+    comm: str
+    cmdline: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotAnswering(Event):
+    """The unit was active, and no answer came to a health check from outside.
+
+    `since_usec` is when it was last seen to answer, since the epoch; `probe` what came instead (`nothing`,
+    `ConnectionRefusedError`); `lost` names the processes that had ended since it was ready; `stacks` are those of main
+    and schedulers, or why there are none; `on_hang` is `tell`, or `restart` where systemd is to end it.
+    """
+
+    kind = "not-answering"
+    since_usec: int
+    probe: str
+    processes: tuple[AskedProcess, ...]
+    lost: tuple[str, ...]
+    stacks: str
+    on_hang: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answering(Event):
+    """A server that had not answered answers again."""
+
+    kind = "answering"
 
 
 # --- who sent the signal (forensics/sources/sigtrace.py) -----------------------------------------------------

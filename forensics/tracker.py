@@ -11,6 +11,7 @@ from hashlib import sha256
 
 from forensics.entry import Entry
 from forensics.events import (
+    Answering,
     Batch,
     BenchResult,
     BootEnded,
@@ -18,6 +19,7 @@ from forensics.events import (
     Event,
     Gap,
     HostShutdown,
+    NotAnswering,
     OomKill,
     OomLimit,
     OomVictim,
@@ -209,7 +211,7 @@ class Tracker:
                 self._end(run.record, entry.monotonic_usec, entry.realtime_usec)
                 touched.add(run.record.invocation_id)
             return touched
-        if isinstance(event, Remains | BenchResult):
+        if isinstance(event, Remains | BenchResult | NotAnswering | Answering):
             invocation_id = entry.get("INQUEST_INVOCATION_ID") or entry.get("_SYSTEMD_INVOCATION_ID")
             if invocation_id in self._runs:
                 if self._is_server(invocation_id, entry.pid):

@@ -1,6 +1,6 @@
 """The state of the ground after a death: was anything logged, does anything still run, what do the GPUs hold.
 
-It makes fields of the record of what remains, and three lines for people:
+It makes fields of the record of what remains:
 
 - ``INQUEST_LAST_LOG_USEC``: when the run's last line was logged, microseconds since 1970; absent where none was
 - ``INQUEST_LEFT_PROCESSES``: a line each ``pid start_ticks state comm``, of the unit's cgroup and of the processes
@@ -8,7 +8,6 @@ It makes fields of the record of what remains, and three lines for people:
 - ``INQUEST_GPUS``: a line each ``index uuid pstate used_bytes total_bytes``, ``?`` for what the driver does not say;
   absent on a machine without NVIDIA's driver
 - ``INQUEST_GPU_PROCESSES``: a line each ``index pid used_bytes left|other comm unit``; ``left`` is this run's own
-- ``INQUEST_GROUND``: the three lines
 
 The driver is given little time, and none while an earlier question to it hangs (``service.gpus``).
 """
@@ -17,7 +16,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,21 +44,13 @@ def look(server: str, invocation_id: str, cgroup: Cgroup | None, notes: Path = N
     question = _question(invocation_id)  # a process of this cgroup too: after the look at those
     gaps: list[str] = []
     fields = {"INQUEST_LEFT_PROCESSES": "\n".join(f"{p.pid} {p.start_ticks} {s} {comm(p.pid)}" for p, s in left)}
-    gpus: Gpus | None = None
     try:
-        gpus = ask(NVML_SECONDS)
+        fields |= _gpu_fields(ask(NVML_SECONDS), frozenset(p for p, _ in left))
     except NoGpus as error:
         if error.installed:
             gaps.append(f"GPUs: {error}")
-    if gpus is not None:
-        fields |= _gpu_fields(gpus, frozenset(p for p, _ in left))
-    last = _last_line(question, gaps)
-    if last is not None:
+    if (last := _last_line(question, gaps)) is not None:
         fields["INQUEST_LAST_LOG_USEC"] = str(last)
-    logged = (
-        "the journal did not tell what was logged" if question is None or (gaps and last is None) else _logged(last)
-    )
-    fields["INQUEST_GROUND"] = "\n".join((logged, _running(left), _held(gpus, gaps)))
     return Ground(fields, gaps)
 
 
@@ -88,6 +78,7 @@ def _question(invocation_id: str) -> subprocess.Popen[bytes] | None:
 
 def _last_line(question: subprocess.Popen[bytes] | None, gaps: list[str]) -> int | None:
     if question is None:
+        gaps.append("the journal could not be asked")
         return None
     try:
         output, _ = question.communicate(timeout=JOURNAL_SECONDS)
@@ -99,28 +90,6 @@ def _last_line(question: subprocess.Popen[bytes] | None, gaps: list[str]) -> int
     except ValueError:
         gaps.append("the journal's answer was not understood")
     return None
-
-
-def _logged(last: int | None) -> str:
-    if last is None:
-        return "the run logged nothing"
-    return f"the run's last line is from {max(time.time() - last / 1e6, 0):.1f} s before this look"
-
-
-def _running(left: list[tuple[Identity, str]]) -> str:
-    if not left:
-        return "nothing of the run is left"
-    return "still there: " + ", ".join(f"pid {p.pid} ({comm(p.pid)}, state {letter})" for p, letter in left)
-
-
-def _held(gpus: Gpus | None, gaps: list[str]) -> str:
-    if gpus is None:
-        return next((gap for gap in gaps if gap.startswith("GPUs:")), "GPUs: none of NVIDIA's")
-    parts = []
-    for gpu in gpus.gpus:
-        used = "memory not told" if gpu.used_bytes is None else f"{gpu.used_bytes / 2**30:.1f} GiB held"
-        parts.append(f"{gpu.index} {used}{'' if gpu.pstate is None else f', P{gpu.pstate}'}")
-    return f"GPUs: {'; '.join(parts)}"
 
 
 def _gpu_fields(gpus: Gpus, left: frozenset[Identity]) -> dict[str, str]:

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from service.cgroup import Cgroup, own_cgroup
 from service.ground import Ground, look
-from service.identity import comm
 from service.journal import JOURNAL_SOCKET, send
 from service.notify import status
 
@@ -39,7 +38,6 @@ def record(
     server: str,
     environ: dict[str, str],
     cgroup: Cgroup | None,
-    proc: Path = Path("/proc"),
     ground: Ground | None = None,
 ) -> dict[str, str]:
     """The record's fields, in the origin's names: ``memory.events``' ``oom_kill`` is
@@ -56,7 +54,6 @@ def record(
         gaps.append("the unit's cgroup could not be made out")
     else:
         fields |= {"INQUEST_CGROUP": cgroup.path, "INQUEST_CGROUP_VERSION": cgroup.version}
-        fields["INQUEST_CGROUP_PROCESSES"] = _processes(cgroup, proc)
         if cgroup.memory is None:
             gaps.append("no memory controller in the unit's cgroup")
         else:
@@ -94,16 +91,6 @@ def _text(path: Path, gaps: list[str]) -> str | None:
 
 def _field(name: str) -> str:
     return "INQUEST_" + name.upper().replace(".", "_")
-
-
-def _processes(cgroup: Cgroup, proc: Path) -> str:
-    """``pid comm`` of each process that outlived the server, a line each; without this process itself."""
-    lines = []
-    for pid in cgroup.pids():
-        name = comm(pid, proc)
-        if pid != os.getpid() and not name.startswith("inquest-"):  # what stays beside the server ends on its own
-            lines.append(f"{pid} {name}")
-    return "\n".join(lines)
 
 
 def _sentence(unit: str, fields: dict[str, str]) -> str:

@@ -145,24 +145,49 @@ def test_death_before_the_first_line_says_that_nothing_was_logged(journal: Journ
     assert (one.verdict.cause, one.verdict.strength) == ("exec-failure", Strength.CONFIRMED)
     assert one.verdict.phase == "before-logging"
     assert "203" in decisive(one.verdict)
-    assert one.verdict.ground == ("The server logged nothing.", "Nothing of the unit still runs.")
+    assert one.verdict.ground == ("The server logged nothing.",)
 
 
 def test_what_the_unit_itself_saw_after_the_death_goes_with_the_crash(journal: Journal, tmp_path: Path) -> None:
     """The step after the stop looked at log, processes and GPUs before all of it was gone."""
-    seen = ("The server logged nothing.", "Nothing of it still runs.", "GPU 0: idle (P8), 4 MiB in use, no process.")
     life = journal.life()
     life.starting().killed()
     journal.write(
         {
             "_TRANSPORT": "journal", "_PID": 9001, "_UID": "0", "_SYSTEMD_UNIT": life.unit,
             "_SYSTEMD_INVOCATION_ID": life.invocation_id, "MESSAGE_ID": IDS["remains"],
-            "INQUEST_INVOCATION_ID": life.invocation_id, "INQUEST_GROUND": "\n".join(seen), "MESSAGE": "ended",
+            "INQUEST_INVOCATION_ID": life.invocation_id, "MESSAGE": "ended", "INQUEST_LEFT_PROCESSES": "",
+            "INQUEST_GPUS": "0 GPU-11 8 4194304 85899345920\n1 GPU-22 0 68719476736 85899345920",
+            "INQUEST_GPU_PROCESSES": "1 7100 68182605824 other ollama ollama.service",
         }
     )  # fmt: skip
     (one,) = judge(journal, tmp_path)
     assert one.verdict.phase == "before-logging"
-    assert one.verdict.ground == seen
+    assert one.verdict.ground == (
+        "The server logged nothing.",
+        "Nothing of the unit still runs.",
+        "GPU 0 holds 0.0 of 80.0 GiB, P8: no process.",
+        "GPU 1 holds 64.0 of 80.0 GiB, P0: ollama (7100, ollama.service) with 63.5 GiB.",
+    )
+
+
+def test_what_outlived_the_server_is_named_with_what_it_holds(journal: Journal, tmp_path: Path) -> None:
+    life = journal.life()
+    life.up().killed()
+    journal.write(
+        {
+            "_TRANSPORT": "journal", "_PID": 9001, "_UID": "0", "_SYSTEMD_UNIT": life.unit,
+            "_SYSTEMD_INVOCATION_ID": life.invocation_id, "MESSAGE_ID": IDS["remains"],
+            "INQUEST_INVOCATION_ID": life.invocation_id, "MESSAGE": "ended",
+            "INQUEST_LEFT_PROCESSES": "7200 41 D sglang::schedul", "INQUEST_GPUS": "0 GPU-11 2 32212254720 85899345920",
+            "INQUEST_GPU_PROCESSES": "0 7200 31138512896 left sglang::schedul",
+        }
+    )  # fmt: skip
+    (one,) = judge(journal, tmp_path)
+    assert one.verdict.ground[1:] == (
+        "Still there after its end: sglang::schedul, waiting in the kernel (7200).",
+        "GPU 0 holds 30.0 of 80.0 GiB, P2: left over sglang::schedul (7200) with 29.0 GiB.",
+    )
 
 
 # (e) every speculative configuration dies after KV-cache allocation

@@ -1,15 +1,18 @@
 """hang: it was alive and did nothing; SGLang's own watchdog or systemd's ended it.
 
-Signal:      PID 1's `Watchdog timeout (limit …)!`, or `Scheduler watchdog timeout (… self.soft=False)`.
+Signal:      PID 1's `Watchdog timeout (limit …)!` or `Watchdog request (…)!`, the latter asked for by the unit's own
+             heartbeat; or `Scheduler watchdog timeout (… self.soft=False)`.
 Not this:    a soft watchdog (it only logs); py-spy missing; a slow step that the server outlived.
 Followed by: SIGABRT to every process of the unit with core dumps, or SIGQUIT to main and SGLang's own SIGKILL.
 Needs:       PID 1's records, or the server's log with the watchdog's line; the stacks of that moment stand in the log.
-             The kernel's log, to tell a GPU that failed from a scheduler that stood.
+             The heartbeat's record, which has the stacks too. The kernel's log, to tell a GPU that failed from a
+             scheduler that stood.
 To do:       look for the line on which the scheduler stood in the stacks (py-spy, faulthandler) of its log.
 """
 
 from dataclasses import replace
 
+from forensics.answering import silence, stuck, unanswered
 from forensics.causality import Ending
 from forensics.events import ServerError, ServiceWatchdogTimeout
 from forensics.failure import finding
@@ -25,16 +28,7 @@ def match(ending: Ending) -> Finding | NotThis | None:
             and ending.failure.usec < service.usec
         ):
             return None
-        return Finding(
-            strength=Strength.CONFIRMED,
-            summary=f"The unit gave no sign of life for {service.limit}, and systemd's watchdog ended it.",
-            subclass="service-watchdog",
-            evidence=(
-                Evidence(role=Role.INITIATING, event=service, why="systemd's WatchdogSec= ran out"),
-                *ending.aftermath(service),
-            ),
-            key=("service-watchdog",),
-        )
+        return _by_systemd(ending, service)
     failure = ending.failure
     if isinstance(failure, ServerError) and failure.name in ("scheduler-watchdog", "nccl-heartbeat"):
         seconds = dict(failure.values).get("seconds", "?").removesuffix(".0")
@@ -49,3 +43,26 @@ def match(ending: Ending) -> Finding | NotThis | None:
         # A GPU that failed leaves whoever waits for it hanging.
         return replace(found, strength=Strength.LIKELY) if gpu_fault.names_us(ending) else found
     return NotThis(why="neither systemd's nor SGLang's watchdog fired") if ending.covers("systemd") else None
+
+
+def _by_systemd(ending: Ending, service: ServiceWatchdogTimeout) -> Finding:
+    """systemd's watchdog ended it; the heartbeat, which feeds it, may have said why it did so no longer."""
+    hang = unanswered(event for event in ending.timeline.events if event.usec <= service.usec)
+    why = "systemd's WatchdogSec= ran out" if service.limit else "its heartbeat gave it up, and systemd ends it"
+    evidence = [Evidence(role=Role.INITIATING, event=service, why=why)]
+    if hang is not None:
+        asked = Evidence(role=Role.INITIATING, event=hang, why="asked from outside, it did not answer")
+        evidence.insert(0, asked)
+        seconds = max(0.0, (service.record.realtime_usec - hang.since_usec) / 1e6)
+        summary = f"It did not answer for {seconds:.0f} s ({silence(hang)}), and systemd's watchdog ended it."
+    elif service.limit:
+        summary = f"The unit gave no sign of life for {service.limit}, and systemd's watchdog ended it."
+    else:
+        summary = "Its heartbeat gave it up as hanging, and systemd's watchdog ended it."
+    return Finding(
+        strength=Strength.CONFIRMED,
+        summary=summary,
+        subclass="service-watchdog",
+        evidence=(*evidence, *ending.aftermath(service)),
+        key=("service-watchdog", *(stuck(hang) if hang else ())),
+    )

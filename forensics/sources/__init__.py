@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from forensics.entry import Entry
 from forensics.events import Event
-from forensics.sources import bench, coredump, kernel, oomkillers, remains, sigtrace, systemd
+from forensics.sources import bench, coredump, heartbeat, kernel, oomkillers, remains, sigtrace, systemd
 
 Parse = Callable[[Entry], Event | None]
 
@@ -18,6 +18,7 @@ RECORDED: tuple[Parse, ...] = (
     coredump.parse,
     oomkillers.parse,
     remains.parse,
+    heartbeat.parse,
     sigtrace.parse,
     bench.parse,
 )

@@ -13,7 +13,7 @@ from forensics.entry import Entry
 from forensics.events import Event, Rejected, Unparsed
 from forensics.redact import redact
 from forensics.sigtrace import UNIT as TRACER_UNIT
-from forensics.sources import bench, coredump, kernel, losses, oomkillers, remains, sigtrace, systemd
+from forensics.sources import bench, coredump, heartbeat, kernel, losses, oomkillers, remains, sigtrace, systemd
 
 SOURCE = "rejected"
 
@@ -84,6 +84,12 @@ _INQUEST = _Sender(
     parse=remains.parse,
     fields={"_UID": "0"},
 )
+_HEARTBEAT = _INQUEST._replace(
+    name="inquest-beat",
+    why="only what root wrote in the unit that it speaks of is believed",
+    believes=lambda entry: heartbeat.parse(entry) is not None,
+    parse=heartbeat.parse,
+)
 _JOURNALD = _Sender(
     name="systemd-journald",
     why="only journald's own notices are believed (_TRANSPORT=driver)",
@@ -110,6 +116,7 @@ _BY_ID = {
     systemd.SHUTDOWN: _LOGIND,
     coredump.COREDUMP: _COREDUMP,
     remains.MESSAGE_ID: _INQUEST,
+    heartbeat.MESSAGE_ID: _HEARTBEAT,
     bench.MESSAGE_ID: _INQUEST._replace(parse=bench.parse),
 }
 _BY_WORD = {

@@ -165,7 +165,7 @@ def _start_limit(entry: Entry, at: Groups) -> Event:
 
 
 def _watchdog(entry: Entry, at: Groups) -> Event:
-    return ServiceWatchdogTimeout(record=entry.record(SOURCE), limit=at["limit"] or "")
+    return ServiceWatchdogTimeout(record=entry.record(SOURCE), limit=at.get("limit") or "")
 
 
 def _left_over(entry: Entry, at: Groups) -> Event:
@@ -225,7 +225,7 @@ WORDINGS: tuple[tuple[re.Pattern[str], Fact], ...] = (
     ),
     (re.compile(rf"{_UNIT}Start request repeated too quickly\.?"), _start_limit),
     (re.compile(rf"{_UNIT}Watchdog timeout \(limit (?P<limit>[^)]*)\)!.*"), _watchdog),
-    (re.compile(rf"{_UNIT}Watchdog request \(last status: (?P<limit>.*)\)!"), _watchdog),
+    (re.compile(rf"{_UNIT}Watchdog request \(last status: .*\)!"), _watchdog),
     (
         re.compile(rf"{_UNIT}Found left-over process (?P<pid>\d{{1,10}}) \((?P<comm>.*)\) in control group .*"),
         _left_over,

@@ -185,7 +185,7 @@ WORDINGS: list[tuple[str, type[Event], dict[str, Any]]] = [
     ),
     ("Start request repeated too quickly.", StartLimitHit, {}),
     ("Watchdog timeout (limit 30s)!", ServiceWatchdogTimeout, {"limit": "30s"}),
-    ("Watchdog request (last status: <unset>)!", ServiceWatchdogTimeout, {"limit": "<unset>"}),
+    ("Watchdog request (last status: <unset>)!", ServiceWatchdogTimeout, {"limit": ""}),
     (
         "Found left-over process 5154 (sglang::schedul) in control group while starting unit. Ignoring.",
         LeftOverProcess,

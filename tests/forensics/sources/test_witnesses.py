@@ -116,7 +116,8 @@ def test_the_remains_have_the_writer_s_field_names() -> None:
     event = remains.parse(written(**service.remains.record("demo", told, None)))
     assert isinstance(event, Remains)
     assert (event.service_result, event.exit_code, event.exit_status) == ("oom-kill", "killed", "KILL")
-    assert (event.memory, event.left_pids) == (None, ())
+    assert (event.memory, event.left, event.gpus) == (None, None, None)
+    assert event.blind == ("the unit's cgroup could not be made out",)
 
 
 def test_the_remains_of_a_cgroup_v2() -> None:
@@ -128,11 +129,9 @@ def test_the_remains_of_a_cgroup_v2() -> None:
             INQUEST_MEMORY_MAX="max",
             INQUEST_MEMORY_EVENTS_OOM="1",
             INQUEST_MEMORY_EVENTS_OOM_KILL="2",
-            INQUEST_CGROUP_PROCESSES="6001 sglang::schedul\n6002 sglang::detoken",
         )
     )
     assert isinstance(event, Remains)
-    assert event.left_pids == (6001, 6002)
     assert event.memory is not None
     assert (event.memory.current_bytes, event.memory.peak_bytes, event.memory.max_bytes) == (2048, 123456789, None)
     assert (event.memory.oom, event.memory.oom_kill) == (1, 2)
@@ -147,6 +146,42 @@ def test_the_remains_of_a_cgroup_v1() -> None:
     assert isinstance(event, Remains)
     assert event.memory is not None
     assert (event.memory.max_bytes, event.memory.oom, event.memory.oom_kill) == (4096, 7, 1)
+
+
+def test_the_ground_as_it_was_found() -> None:
+    event = remains.parse(
+        written(
+            INQUEST_LEFT_PROCESSES="6001 882 D sglang::schedul\n6002 883 S a name with spaces",
+            INQUEST_GPUS="0 GPU-11 0 64424509440 150754820096\n1 GPU-22 ? ? ?",
+            INQUEST_GPU_PROCESSES="0 6001 3221225472 left sglang::schedul\n0 77 ? other ollama run x.service",
+            INQUEST_LAST_LOG_USEC="1772366399000000",
+            INQUEST_GAPS="memory.peak: Is a directory; the journal did not answer within 0.5 s",
+        )
+    )
+    assert isinstance(event, Remains)
+    assert event.left is not None
+    assert [(p.pid, p.start_ticks, p.state, p.comm) for p in event.left] == [
+        (6001, 882, "D", "sglang::schedul"),
+        (6002, 883, "S", "a name with spaces"),
+    ]
+    assert event.gpus is not None
+    first, second = event.gpus
+    assert (first.performance_state, first.used_bytes, first.total_bytes) == (0, 64424509440, 150754820096)
+    assert [(u.pid, u.used_bytes, u.left, u.comm, u.unit) for u in first.uses] == [
+        (6001, 3221225472, True, "sglang::schedul", ""),
+        (77, None, False, "ollama run", "x.service"),
+    ]
+    assert (second.performance_state, second.used_bytes, second.total_bytes, second.uses) == (None, None, None, ())
+    assert event.last_log_usec == 1772366399000000
+    assert event.blind == ("memory.peak: Is a directory", "the journal did not answer within 0.5 s")
+
+
+def test_a_ground_that_is_cut_off_costs_only_what_is_missing() -> None:
+    event = remains.parse(
+        written(INQUEST_LEFT_PROCESSES="6001 882\n\nx y z w", INQUEST_GPUS="0 GPU-11", INQUEST_GAPS="")
+    )
+    assert isinstance(event, Remains)
+    assert (event.left, event.gpus, event.blind) == ((), (), ())
 
 
 def test_only_root_leaves_remains() -> None:

@@ -1,0 +1,175 @@
+"""A server that runs and does not answer: the heartbeat's record, who may write it, and what a verdict makes of it."""
+
+from collections.abc import Callable
+from io import BytesIO
+
+import pytest
+
+import service.heartbeat
+from forensics.answering import silence, unanswered
+from forensics.entry import Entry
+from forensics.events import Answering, NotAnswering
+from forensics.model import Verdict
+from forensics.sources import heartbeat, rejected
+from forensics.sources.export import read_json
+from tests.cases.replay import replay
+from tests.cases.story import Journal, Life
+from tests.forensics.sources.entries import INVOCATION, UNIT, entry
+
+SINCE_USEC = 1_772_366_391_000_000
+STOPPED = "4100 S python /opt/sglang/bin/python -m sglang.launch_server\n4161 T sglang::schedul sglang::scheduler"
+
+
+def beat(**fields: str) -> dict[str, str]:
+    """The heartbeat's record, as journald stores it."""
+    return {
+        "MESSAGE_ID": heartbeat.MESSAGE_ID, "MESSAGE": f"{UNIT} runs but does not answer", "_UID": "0",
+        "_TRANSPORT": "journal", "_COMM": "inquest-beat", "_PID": "4900", "_SYSTEMD_UNIT": UNIT, "INQUEST_UNIT": UNIT,
+        "_SYSTEMD_INVOCATION_ID": INVOCATION, "INQUEST_HANG_STATE": "not-answering",
+        "INQUEST_HANG_SINCE_USEC": str(SINCE_USEC), "INQUEST_HANG_PROBE": "nothing", "INQUEST_HANG_LOST": "",
+        "INQUEST_HANG_PROCESSES": STOPPED, "INQUEST_HANG_STACKS": "4161 sglang::scheduler:\nforward (a.py:7)",
+        "INQUEST_ON_HANG": "tell", **fields,
+    }  # fmt: skip
+
+
+def of(fields: dict[str, str]) -> Entry:
+    return entry(fields["MESSAGE"], **fields)
+
+
+def hang(**fields: str) -> NotAnswering:
+    event = heartbeat.parse(of(beat(**fields)))
+    assert isinstance(event, NotAnswering)
+    return event
+
+
+def test_the_record_has_the_writer_s_id() -> None:
+    assert service.heartbeat.MESSAGE_ID == heartbeat.MESSAGE_ID
+
+
+def test_the_record_has_the_writer_s_field_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INVOCATION_ID", INVOCATION)
+    written = service.heartbeat.record("demo", [1], "nothing", 23.0, ["sglang::detoken"], restart=True)
+    event = heartbeat.parse(of({**written, "_UID": "0", "_SYSTEMD_UNIT": UNIT}))
+    assert isinstance(event, NotAnswering)
+    assert (event.probe, event.lost, event.on_hang) == ("nothing", ("sglang::detoken",), "restart")
+    assert [process.pid for process in event.processes] == [1]
+    assert event.since_usec == int(written["INQUEST_HANG_SINCE_USEC"])
+    again = service.heartbeat.record("demo", [1], None, 0, [], restart=True)
+    assert isinstance(heartbeat.parse(of({**again, "_UID": "0", "_SYSTEMD_UNIT": UNIT})), Answering)
+
+
+def test_what_it_saw_is_typed() -> None:
+    event = hang()
+    assert (event.since_usec, event.on_hang) == (SINCE_USEC, "tell")
+    assert [(process.pid, process.state, process.comm) for process in event.processes] == [
+        (4100, "S", "python"),
+        (4161, "T", "sglang::schedul"),
+    ]
+    assert event.stacks.endswith("forward (a.py:7)")
+
+
+def test_stacks_are_bounded() -> None:
+    assert len(hang(INQUEST_HANG_STACKS="x" * 1_000_000).stacks) < 50_000
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [{"_UID": "990"}, {"_SYSTEMD_UNIT": "sglang-other.service"}, {"_SYSTEMD_UNIT": ""}],
+    ids=["by the server's user", "from another unit", "from nowhere"],
+)
+def test_who_may_not_write_it_is_not_believed(forged: dict[str, str]) -> None:
+    written = of(beat(**forged))
+    assert heartbeat.parse(written) is None
+    found = rejected.parse(written)
+    assert found is not None
+    assert found.claims == "inquest-beat"
+
+
+def test_the_last_word_counts() -> None:
+    again = heartbeat.parse(of(beat(INQUEST_HANG_STATE="answering")))
+    assert isinstance(again, Answering)
+    silent = hang()
+    assert unanswered([silent]) is silent
+    assert unanswered([silent, again]) is None
+    assert unanswered([silent, again, silent]) is silent
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, "no answer to a health check; sglang::schedul was stopped"),
+        ({"INQUEST_HANG_PROBE": "ConnectionRefusedError", "INQUEST_HANG_PROCESSES": ""},
+         "its health check met ConnectionRefusedError"),
+        ({"INQUEST_HANG_PROCESSES": "4161 D sglang::schedul x", "INQUEST_HANG_LOST": "sglang::detoken"},
+         "no answer to a health check; sglang::schedul waited in the kernel; sglang::detoken had ended"),
+    ],
+)  # fmt: skip
+def test_a_silence_in_words(fields: dict[str, str], words: str) -> None:
+    assert silence(hang(**fields)) == words
+
+
+# What a verdict makes of it
+
+
+def silent(life: Life, **fields: str) -> Life:
+    """The heartbeat's record, 20 s after the server's last answer."""
+    life.wait(20)
+    since = int(life.journal._boot_began_usec + life.journal.usec) - 20_000_000
+    own = {"_SYSTEMD_UNIT": life.unit, "INQUEST_UNIT": life.unit, "_SYSTEMD_INVOCATION_ID": life.invocation_id}
+    life.journal.write(beat(**own, INQUEST_HANG_SINCE_USEC=str(since), **fields))
+    return life
+
+
+def verdict_on(story: Callable[[Life], object]) -> Verdict:
+    journal = Journal(name=story.__qualname__)
+    life = journal.life()
+    story(life)
+    (judged,) = replay(read_json(BytesIO(journal.dump().encode())), {life.unit}, [])
+    return judged.verdict
+
+
+def test_a_hang_that_systemd_ended_is_told_with_what_was_seen() -> None:
+    def story(life: Life) -> None:
+        silent(life.up(), INQUEST_ON_HANG="restart")
+        life.pid1(f"{life.unit}: Watchdog request (last status: does not answer since 20 s)!")
+        life.systemd_kills().killed(9, "watchdog")
+
+    verdict = verdict_on(story)
+    assert (verdict.cause, verdict.strength) == ("hang", "confirmed")
+    assert verdict.summary == (
+        "It did not answer for 20 s (no answer to a health check; sglang::schedul was stopped),"
+        " and systemd's watchdog ended it."
+    )
+    first = verdict.evidence[0].event
+    assert isinstance(first, NotAnswering)
+    assert "forward (a.py:7)" in first.stacks
+
+
+def test_a_watchdog_request_without_the_heartbeat_s_record_is_a_hang_as_well() -> None:
+    def story(life: Life) -> None:
+        life.up().pid1(f"{life.unit}: Watchdog request (last status: anything)!").systemd_kills().killed(9, "watchdog")
+
+    verdict = verdict_on(story)
+    assert (verdict.cause, verdict.strength) == ("hang", "confirmed")
+    assert "anything" not in verdict.summary
+
+
+def test_whoever_stops_a_hung_server_reads_that_it_hung() -> None:
+    def story(life: Life) -> None:
+        silent(life.up()).wait(40).stopping().wait(90)
+        life.timed_out("stop-sigterm").systemd_kills().killed(9, "timeout")
+
+    verdict = verdict_on(story)
+    assert verdict.cause == "stop-timeout"
+    assert not verdict.summary.startswith("It had served well")
+    assert any(note.startswith("It had run without answering for the last 150 s") for note in verdict.notes)
+
+
+def test_one_that_answered_again_had_served_well() -> None:
+    def story(life: Life) -> None:
+        silent(silent(life.up()), INQUEST_HANG_STATE="answering").stopping().wait(90)
+        life.timed_out("stop-sigterm").systemd_kills().killed(9, "timeout")
+
+    verdict = verdict_on(story)
+    assert verdict.summary.startswith("It had served well")
+    assert not any("without answering" in note for note in verdict.notes)
