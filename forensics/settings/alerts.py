@@ -1,8 +1,7 @@
 """`[alerts]`: who is told, of what, and how often."""
 
 import difflib
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
@@ -14,7 +13,7 @@ JOURNAL = "journal"
 """The name of the channel that is always there."""
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
-Headers = Mapping[Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")], Secret]
+Headers = dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")], Secret]
 Timeout = Annotated[float, Field(gt=0, le=120)]
 Seconds = Annotated[float, Field(gt=0, le=7 * 86_400)]
 
@@ -38,7 +37,7 @@ class Webhook(Channel):
 
     url: HttpUrlOrSecret
     timeout_seconds: Timeout = 10.0
-    headers: Headers = MappingProxyType({})
+    headers: Headers = Field(default_factory=dict)
     signing_key: Secret | None = None
 
 
@@ -47,7 +46,7 @@ class Alertmanager(Channel):
 
     url: HttpUrlOrSecret
     timeout_seconds: Timeout = 10.0
-    headers: Headers = MappingProxyType({})
+    headers: Headers = Field(default_factory=dict)
 
 
 class Apprise(Channel):

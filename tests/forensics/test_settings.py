@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from forensics.errors import SettingsError
-from forensics.settings import Alerts, Api, Retention, Settings, Webhook, load
+from forensics.settings import Alerts, Api, Retention, Settings, load
+from forensics.settings.alerts import Alertmanager, Apprise, Command, Route, Webhook
 
 
 @pytest.fixture
@@ -45,8 +46,14 @@ def test_the_shipped_file_names_every_setting_with_its_default(path: Path) -> No
     lines = SHIPPED.read_text().splitlines()
     path.write_text("\n".join(line.removeprefix("#") if re.match(r"#[a-z_\[]", line) else line for line in lines))
     written = load(path)
-    examples = {"link": None, "webhooks": ()}
-    assert written.alerts.webhooks
+    tables = {
+        "webhooks": Webhook,
+        "alertmanagers": Alertmanager,
+        "apprise": Apprise,
+        "commands": Command,
+        "routes": Route,
+    }
+    examples = {"link": None, **dict.fromkeys(tables, ())}
     assert (
         written.model_copy(
             update={
@@ -61,7 +68,9 @@ def test_the_shipped_file_names_every_setting_with_its_default(path: Path) -> No
     assert set(named["api"]) == set(Api.model_fields)
     assert set(named["retention"]) == set(Retention.model_fields)
     assert set(named["alerts"]) == set(Alerts.model_fields)
-    assert set(named["alerts"]["webhooks"][0]) == set(Webhook.model_fields)
+    for name, table in tables.items():
+        [example] = named["alerts"][name]
+        assert set(example) == set(table.model_fields)
 
 
 def test_everything_can_be_set(path: Path, tmp_path: Path) -> None:
@@ -131,6 +140,20 @@ def test_the_state_directory_is_what_systemd_says(path: Path, monkeypatch: pytes
         ("[[alerts.webhooks]]\nname = 'a'\nurl.fle = '/x'", ["alerts.webhooks[0].url.fle", "did you mean `file`"]),
         ("[[alerts.webhooks]]\nname = 'a'\nurl = {}", ["alerts.webhooks[0].url", "give either `file` or `credential`"]),
         ("[[alerts.webhooks]]\nname = 'journal'\nurl = 'http://x'", ["alerts", "'journal' is taken"]),
+        ("[[alerts.commands]]\nname = 'a'\nargv = ['siren']", ["alerts.commands[0].argv", "with its whole path"]),
+        ("[[alerts.commands]]\nname = 'a'\nargv = []", ["alerts.commands[0].argv", "at least 1 item"]),
+        ("[[alerts.apprise]]\nname = 'a'\nurl = 'ntfys://x'", ["alerts.apprise[0].url", "never written here"]),
+        ("[[alerts.alertmanager]]\nname = 'a'", ["alerts.alertmanager", "did you mean `alertmanagers`"]),
+        ("[[alerts.routes]]\ncause = ['hang']", ["alerts.routes[0].cause", "did you mean `causes`"]),
+        ("[[alerts.routes]]\ncauses = ['kernel-om']", ["alerts.routes[0].causes", "did you mean 'kernel-oom'"]),
+        ("[[alerts.routes]]\nfamilies = ['oom']", ["alerts.routes[0].families[0]", "'kernel-oom'", "it is 'oom'"]),
+        ("[[alerts.routes]]\nto = ['mial']", ["alerts: routes[0].to", "no channel 'mial'", "there is no channel"]),
+        (
+            "[[alerts.routes]]\nto = ['mial']\n[[alerts.apprise]]\nname = 'mail'\nurl.file = '/x'",
+            ["routes[0].to", "did you mean 'mail'"],
+        ),
+        ("[[alerts.routes]]\nto = ['journal']", ["routes[0].to", "the journal is told everything"]),
+        ("[alerts]\ngather_seconds = [0]", ["alerts.gather_seconds[0]", "greater than 0"]),
         ("[retention]\nmax_crashes = 0", ["retention.max_crashes", "greater than or equal to 1"]),
     ],
 )
@@ -185,3 +208,17 @@ def test_a_credential_is_read_from_where_systemd_puts_it(
 def test_settings_do_not_change_later() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Settings().settle_seconds = 1.0  # type: ignore[misc]
+
+
+def test_two_channels_of_different_kinds_may_not_have_one_name(path: Path) -> None:
+    message = problems(
+        path,
+        "[[alerts.webhooks]]\nname = 'a'\nurl = 'http://x'\n[[alerts.commands]]\nname = 'a'\nargv = ['/bin/true']",
+    )
+    assert "alerts: the channel name 'a' is taken" in message
+
+
+def test_what_may_be_a_secret_is_not_repeated(path: Path) -> None:
+    message = problems(path, "[[alerts.apprise]]\nname = 'a'\nurl = 'mailto://me:s3cret@example.org'")
+    assert "alerts.apprise[0].url: a secret is never written here" in message
+    assert "s3cret" not in message
