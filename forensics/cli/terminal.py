@@ -94,7 +94,6 @@ def print_lines(lines: Iterable[Line]) -> None:
     if not sys.stdout.isatty():
         typer.echo("\n".join(line.text for line in lines))
         return
-    from rich.padding import Padding
     from rich.text import Text
 
     out = console()
@@ -107,4 +106,4 @@ def print_lines(lines: Iterable[Line]) -> None:
             continue
         out.print(Text(head + wrapped[0].plain.rstrip(), style=style), soft_wrap=True)
         for more in wrapped[1:]:
-            out.print(Padding(Text(more.plain.rstrip(), style=style), (0, 0, 0, line.hang)), soft_wrap=True)
+            out.print(Text(" " * line.hang + more.plain.rstrip(), style=style), soft_wrap=True)
