@@ -4,8 +4,8 @@ Signal:      a kernel record: an Xid that the catalogue calls hardware, or a GPU
 Not this:    Xid 13, 31 (a kernel's own fault), 43, 45, 63 (consequences or news); another GPU's Xid long before.
 Followed by: CUDA errors of every kind in every process on that GPU, NVML that hangs, SGLang's SIGKILL of itself.
 Needs:       the kernel's log: without it there is no Xid, and the CUDA errors that follow are all that is seen.
-To do:       what the catalogue says for this Xid: reset (`nvidia-smi --gpu-reset`) or replace the GPU, look at its power
-             and its seat in the slot, or, where the fault was contained, just restart the server.
+To do:       what the catalogue says for this Xid: reset (`nvidia-smi --gpu-reset`) or replace the GPU, look at its
+             power and its seat, or, where the fault was contained, just restart the server.
 """
 
 import re
