@@ -1,6 +1,7 @@
 """The verdict as a whole: pure, the same for the same death, unknown of nothing."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -26,9 +27,9 @@ def test_nothing_is_unknown() -> None:
 
 
 @pytest.mark.parametrize("folder", FOLDERS[::7], ids=name_of)
-def test_judging_again_changes_nothing(folder: object) -> None:
+def test_judging_again_changes_nothing(folder: Path) -> None:
     """Neither without news, nor with a late fact that says nothing of the death."""
-    _, found = judged(folder)  # type: ignore[arg-type]
+    _, found = judged(folder)
     for one in found:
         assert classify(one.run, one.timeline) == one.verdict
         idle = HostMemory(
@@ -71,9 +72,9 @@ def test_other_deaths_have_other_fingerprints() -> None:
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
-def test_a_verdict_can_be_read_at_night(folder: object) -> None:
+def test_a_verdict_can_be_read_at_night(folder: Path) -> None:
     """One paragraph, sentences that end, no line breaks, advice of at most two steps."""
-    _, found = judged(folder)  # type: ignore[arg-type]
+    _, found = judged(folder)
     for one in found:
         verdict = one.verdict
         for text in (verdict.summary, *verdict.notes, *verdict.advice):

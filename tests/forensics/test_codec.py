@@ -1,6 +1,7 @@
 """The one serialiser: whatever the model can hold comes back as it went."""
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -28,8 +29,8 @@ def test_kinds_are_unique() -> None:
 
 
 @pytest.mark.parametrize("folder", FOLDERS[::9], ids=name_of)
-def test_a_crash_comes_back_whole(folder: object) -> None:
-    _, found = judged(folder)  # type: ignore[arg-type]
+def test_a_crash_comes_back_whole(folder: Path) -> None:
+    _, found = judged(folder)
     for one in found:
         crash = Crash(run=one.run, timeline=one.timeline, verdict=one.verdict)
         assert load_crash(json.loads(json.dumps(dump_crash(crash)))) == crash

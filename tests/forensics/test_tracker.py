@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -197,18 +198,18 @@ items = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(items, st.integers(0, 200_000_000)), max_size=25), st.booleans())
-def test_any_sequence_of_records_has_a_verdict(told: list[tuple[tuple[str, object, int], int]], restart: bool) -> None:
+def test_any_sequence_of_records_has_a_verdict(told: list[tuple[tuple[str, Any, int], int]], restart: bool) -> None:
     """Nothing raises; what is judged is judged the same a second time, and after a restart at an idle point."""
     tracker, usec = started(), 2_000_000
     for (kind, what, pid), wait in told:
         usec += wait
         if kind == "line":
-            tracker.feed(line(usec, str(what), pid))
+            tracker.feed(line(usec, what, pid))
         elif kind == "pid1":
-            message, message_id = what  # type: ignore[misc]
+            message, message_id = what
             tracker.feed(systemd(usec, message, message_id, UNIT_RESULT="signal", EXIT_CODE="killed", EXIT_STATUS="9"))
         else:
-            tracker.feed(at(usec, _TRANSPORT="kernel", SYSLOG_IDENTIFIER="kernel", MESSAGE=str(what)))
+            tracker.feed(at(usec, _TRANSPORT="kernel", SYSLOG_IDENTIFIER="kernel", MESSAGE=what))
     before = outcome(judge(tracker, LIFE).verdict)
     assert outcome(judge(tracker, LIFE).verdict) == before
     if restart and tracker.idle:

@@ -22,7 +22,7 @@ NOW = datetime(2026, 5, 18, tzinfo=UTC)
 
 
 def _stream(data: bytes) -> BinaryIO:
-    return cast(BinaryIO, io.BufferedReader(io.BytesIO(data)))  # type: ignore[arg-type]
+    return cast(BinaryIO, io.BufferedReader(io.BytesIO(data)))
 
 
 def _lines(data: bytes) -> Iterator[Line]:

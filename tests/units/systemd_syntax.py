@@ -22,7 +22,7 @@ def directives(text: str) -> list[tuple[str, str]]:
         if not pending and line.lstrip()[:1] in {"#", ";", ""}:
             continue
         joined = pending + line.lstrip() if pending else line.lstrip()
-        if len(re.search(r"\\*$", joined)[0]) % 2:  # type: ignore[index]
+        if (len(joined) - len(joined.rstrip("\\"))) % 2:
             pending = joined[:-1] + " "
             continue
         pending = ""

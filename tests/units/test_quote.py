@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from collections.abc import Callable
 
 import pytest
 from hypothesis import example, given
@@ -16,7 +17,7 @@ NASTY = ["", " ", "$HOME", "${X}", "%n", "100%", "\\", "a\\nb", '"', "'", "a b",
          '\\"', "@x", "-", "\\\\x41", " a ", "=", "${", "$$", "%%"]  # fmt: skip
 
 
-def nasty(test):  # type: ignore[no-untyped-def]
+def nasty(test: Callable[..., None]) -> Callable[..., None]:
     for string in NASTY:
         test = example(string)(test)
     return test

@@ -5,6 +5,7 @@ import gzip
 import io
 import lzma
 import tracemalloc
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -129,8 +130,8 @@ def test_a_journal_with_any_entry_missing_or_twice(data: st.DataObject, folder: 
     cut=st.integers(0, 400),
     packer=st.sampled_from([gzip.compress, lzma.compress, bz2.compress, zstandard.ZstdCompressor().compress]),
 )
-def test_any_end_of_a_compressed_file(cut: int, packer: object, folder: Path) -> None:
-    whole = packer("\n".join([*served(), *child_died(40, -9)]).encode())  # type: ignore[operator]
+def test_any_end_of_a_compressed_file(cut: int, packer: Callable[[bytes], bytes], folder: Path) -> None:
+    whole = packer("\n".join([*served(), *child_died(40, -9)]).encode())
     analyzed(whole[: max(0, len(whole) - cut)], folder)
 
 
@@ -146,7 +147,7 @@ def test_backwards_is_forwards_turned_round(lines: list[bytes]) -> None:
     content = b"".join(raw + b"\n" for raw in lines)
 
     def stream() -> BinaryIO:
-        return cast(BinaryIO, io.BufferedReader(io.BytesIO(content)))  # type: ignore[arg-type]
+        return cast(BinaryIO, io.BufferedReader(io.BytesIO(content)))
 
     there: list[Line] = list(forwards(stream()))
     assert [each.raw for each in there] == lines

@@ -7,7 +7,7 @@ import pytest
 
 from forensics.causality import Ending
 from forensics.classify import classify
-from forensics.events import Gap
+from forensics.events import Event, Gap
 from forensics.model import Family, Finding, NotThis, Strength
 from forensics.rules import RULES, Rule
 from forensics.timeline import Timeline
@@ -64,11 +64,11 @@ def test_a_rule_that_raises_costs_a_note_and_nothing_else() -> None:
 def test_the_first_confirmed_finding_in_order_decides_unless_a_likely_one_explains_it() -> None:
     one, other = traceback(), main_exit()
 
-    def says(strength: Strength, event: object, context: object = None) -> Rule:
+    def says(strength: Strength, event: Event, context: Event | None = None) -> Rule:
         from forensics.model import Evidence, Role
 
-        pieces = [Evidence(role=Role.INITIATING, event=event)]  # type: ignore[arg-type]
-        pieces += [Evidence(role=Role.CASCADE, event=context)] if context else []  # type: ignore[arg-type]
+        pieces = [Evidence(role=Role.INITIATING, event=event)]
+        pieces += [Evidence(role=Role.CASCADE, event=context)] if context else []
         found = Finding(strength=strength, summary="x", evidence=tuple(pieces))
         return Rule(f"{strength}-{id(event)}", Family.UNKNOWN, lambda ending: found)
 
