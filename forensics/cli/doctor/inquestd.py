@@ -47,14 +47,9 @@ def alerts(facts: Facts) -> Iterator[Row]:
             yield warning("alerts", f"{channel}: {waiting} wait to be delivered", remedy)
         else:
             yield ok("alerts", f"{channel}: {delivered} delivered, none waits")
-    if facts.settings is not None and not _told_beyond_the_journal(facts):
+    if facts.settings is not None and not facts.settings.alerts.names:
         remedy = "Name somebody to be told in [alerts] of /etc/inquest/inquestd.toml, then restart inquestd."
         yield warning("alerts", "only the journal is told of a crash", remedy)
-
-
-def _told_beyond_the_journal(facts: Facts) -> bool:
-    channels = facts.settings.alerts if facts.settings else None
-    return any(isinstance(value, tuple | list) and value for _, value in channels or ())
 
 
 def sigtrace(facts: Facts) -> Row:
