@@ -1,8 +1,10 @@
 """Whether a server that ran answered, by the heartbeat that asks it from outside. Pure."""
 
 from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from forensics.events import Answering, Event, NotAnswering
+from forensics.model import RunRecord
 
 
 def unanswered(events: Iterable[Event]) -> NotAnswering | None:
@@ -27,3 +29,32 @@ def stuck(hang: NotAnswering) -> tuple[str, ...]:
     stopped = [f"{process.comm} was stopped" for process in hang.processes if process.state in ("T", "t")]
     kernel = [f"{process.comm} waited in the kernel" for process in hang.processes if process.state == "D"]
     return (*dict.fromkeys((*stopped, *kernel)), *(f"{name} had ended" for name in hang.lost))
+
+
+class Heard(NamedTuple):
+    """One word of the heartbeat, as those are told who listen: `kind` is `hang` or `answering`, `at_usec` when the
+    server was last seen to answer, or when it answered again. The `details` of a hang are `said` (what was seen, in
+    words), `lost` (processes that had ended), `on_hang` (`restart` where systemd is to end it) and `stacks` (whether
+    there are any; they stand in the run's timeline)."""
+
+    kind: str
+    at_usec: int
+    details: dict[str, Any]
+
+
+def untold(record: RunRecord) -> list[Heard]:
+    """What the heartbeat said of this run that was not passed on yet, in order."""
+    words = [event for event in record.events if isinstance(event, NotAnswering | Answering)]
+    return [_heard(event) for event in words[record.silences_told :]]
+
+
+def _heard(event: NotAnswering | Answering) -> Heard:
+    if isinstance(event, Answering):
+        return Heard("answering", event.record.realtime_usec, {})
+    details = {
+        "said": silence(event),
+        "lost": list(event.lost),
+        "on_hang": event.on_hang,
+        "stacks": not event.stacks.startswith("no stack"),
+    }
+    return Heard("hang", event.since_usec, details)

@@ -20,6 +20,7 @@ from systemd import daemon as sd_daemon
 from systemd import journal
 
 from forensics.alerts import Courier, addressees, sinks
+from forensics.answering import untold
 from forensics.api import Access, Health, SourceHealth, create_app, serve
 from forensics.classify import classify
 from forensics.coverage import RECORDED, read_core_pattern, recorded_gaps
@@ -123,6 +124,7 @@ class Daemon:
                 now = time.monotonic()
                 if now >= next_checkpoint:
                     next_checkpoint = now + _CHECKPOINT_SECONDS
+                    self._tell_silence(open_runs)
                     self._checkpoint()
                     sd_daemon.notify("WATCHDOG=1")
                 if now >= next_housekeeping:
@@ -199,6 +201,19 @@ class Daemon:
             if (fields := notice(record)) is not None:
                 record.remarked = self._changed = True
                 journal.send(fields.pop("MESSAGE"), **fields)
+
+    def _tell_silence(self, open_runs: list[RunRecord]) -> None:
+        """A server that runs and does not answer, and one that answers again, once each."""
+        for record in open_runs:
+            for heard in untold(record):
+                try:
+                    self._store.note(heard.kind, record.unit, record.invocation_id, heard.at_usec, heard.details)
+                except InquestError:
+                    log.exception("what the heartbeat of %s said could not be stored", record.unit)
+                    return
+                record.silences_told += 1
+                self._changed = True
+                self._courier.wake()
 
     def _judge(self, invocation_id: str, *, waited: bool) -> bool:
         """Judge one run; False when the verdict is held for late evidence."""

@@ -240,5 +240,7 @@ class RunRecord:
     decoding: Decoding = field(default_factory=Decoding)
     remarked: bool = False
     """Whether people were told what is odd about its speculation."""
+    silences_told: int = 0
+    """How many of the heartbeat's records, of a server that does not answer or answers again, were passed on."""
     ended_usec: int | None = None
     ended_realtime_usec: int | None = None

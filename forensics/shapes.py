@@ -178,10 +178,12 @@ class TimelineShape(TypedDict):
 
 
 class RunningShape(TypedDict):
-    """A run that has not ended."""
+    """A run that has not ended. `not_answering_since` is when its server, which runs and does not answer, was last seen
+    to answer; null while it answers."""
 
     invocation_id: str
     since: str
+    not_answering_since: str | None
 
 
 class LastRunShape(TypedDict):

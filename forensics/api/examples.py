@@ -131,6 +131,7 @@ EXAMPLES: dict[str, Any] = {
                 "running": {
                     "invocation_id": "9a01c2d3e4f54c0fb1d0a2c37d1e9f60",
                     "since": "2026-03-01T12:01:11.400000Z",
+                    "not_answering_since": None,
                 },
                 "runs": 12,
                 "crashes": 7,

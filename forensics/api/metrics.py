@@ -89,16 +89,22 @@ class Metrics:
                 counter.add_metric((server,), count)
             yield counter
         up = GaugeMetricFamily("inquest_server_up", "Whether a run of the server lives.", labels=("server",))
+        hangs = GaugeMetricFamily(
+            "inquest_server_hangs", "Whether a run of the server lives and does not answer.", labels=("server",)
+        )
         last = GaugeMetricFamily(
             "inquest_server_last_crash_timestamp_seconds",
             "When the server crashed last, since the epoch.",
             labels=("server",),
         )
         for one in servers:
-            up.add_metric((one["server"],), one["running"] is not None)
+            running = one["running"]
+            up.add_metric((one["server"],), running is not None)
+            hangs.add_metric((one["server"],), running is not None and running["not_answering_since"] is not None)
             if one["last_crash"] is not None:
                 last.add_metric((one["server"],), datetime.fromisoformat(one["last_crash"]["died_at"]).timestamp())
         yield up
+        yield hangs
         yield last
         yield from self._of_decoding()
 

@@ -7,7 +7,7 @@ import typer
 from forensics.cli import client
 from forensics.cli.terminal import Format, Formatted, print_json, print_table
 from forensics.report import one_line
-from forensics.shapes import LastRunShape, ServerShape
+from forensics.shapes import LastRunShape, RunningShape, ServerShape
 
 HEAD = ("server", "state", "runs", "crashes", "last crash")
 
@@ -31,11 +31,16 @@ def servers(output: Formatted = Format.TEXT) -> None:
 def row(server: ServerShape) -> Iterator[str]:
     running = server["running"]
     yield server["server"]
-    yield f"running since {_stamp(running['since'])}" if running else f"ended{_ended(server['last_run'])}"
+    yield _state(running) if running else f"ended{_ended(server['last_run'])}"
     yield str(server["runs"])
     yield str(server["crashes"])
     crash = server["last_crash"]
     yield f"{crash['cause']}, {_stamp(crash['died_at'])} ({crash['id']})" if crash else "-"
+
+
+def _state(running: RunningShape) -> str:
+    silent = running["not_answering_since"]
+    return f"not answering since {_stamp(silent)}" if silent else f"running since {_stamp(running['since'])}"
 
 
 def _ended(run: LastRunShape | None) -> str:

@@ -187,8 +187,13 @@ class Store:
                 row["unit"]: row
                 for row in db.execute("SELECT unit, count(*) AS runs, sum(is_crash) AS crashes FROM runs GROUP BY unit")
             }
+            silent = _not_answering(db)
             running: dict[str, RunningShape] = {
-                row["unit"]: {"invocation_id": row["invocation_id"], "since": when(row["first_realtime_usec"])}
+                row["unit"]: {
+                    "invocation_id": row["invocation_id"],
+                    "since": when(row["first_realtime_usec"]),
+                    "not_answering_since": silent.get(row["invocation_id"]),
+                }
                 for row in db.execute("SELECT * FROM tracked_runs WHERE NOT has_ended ORDER BY first_realtime_usec")
             }
             return [
@@ -232,6 +237,17 @@ class Store:
         if len(found) > 1:
             raise StoreError("ambiguous-id", f"several crashes begin with {name!r}", "Give more digits of the id.")
         return found[0] if found else None
+
+
+def _not_answering(db: Connection) -> dict[str, str]:
+    """By invocation, since when each living run that does not answer has not, as of the last checkpoint."""
+    last = db.execute(
+        "SELECT invocation_id, tracked_events.data ->> '$.kind' AS kind, max(id),"
+        " tracked_events.data ->> '$.since_usec' AS since_usec"
+        " FROM tracked_events JOIN tracked_runs USING (invocation_id) WHERE NOT has_ended"
+        " AND tracked_events.data ->> '$.kind' IN ('not-answering', 'answering') GROUP BY invocation_id"
+    )
+    return {row["invocation_id"]: when(row["since_usec"]) for row in last if row["kind"] == "not-answering"}
 
 
 def _happening(kind: str, row: dict[str, Any]) -> Happening:

@@ -1,19 +1,29 @@
 """A server that runs and does not answer: the heartbeat's record, who may write it, and what a verdict makes of it."""
 
 from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from io import BytesIO
+from pathlib import Path
 
 import pytest
 
 import service.heartbeat
-from forensics.answering import silence, unanswered
+from forensics import daemon
+from forensics.answering import silence, unanswered, untold
+from forensics.codec import dump_run_record, load_run_record
 from forensics.entry import Entry
 from forensics.events import Answering, NotAnswering
 from forensics.model import Verdict
+from forensics.public import when
+from forensics.settings import Settings
 from forensics.sources import heartbeat, rejected
 from forensics.sources.export import read_json
+from forensics.sources.journal import JournalReader
+from forensics.store import Store
 from tests.cases.replay import replay
 from tests.cases.story import Journal, Life
+from tests.forensics.factories import open_run
 from tests.forensics.sources.entries import INVOCATION, UNIT, entry
 
 SINCE_USEC = 1_772_366_391_000_000
@@ -42,6 +52,12 @@ def hang(**fields: str) -> NotAnswering:
     return event
 
 
+def again() -> Answering:
+    event = heartbeat.parse(of(beat(INQUEST_HANG_STATE="answering")))
+    assert isinstance(event, Answering)
+    return event
+
+
 def test_the_record_has_the_writer_s_id() -> None:
     assert service.heartbeat.MESSAGE_ID == heartbeat.MESSAGE_ID
 
@@ -54,8 +70,8 @@ def test_the_record_has_the_writer_s_field_names(monkeypatch: pytest.MonkeyPatch
     assert (event.probe, event.lost, event.on_hang) == ("nothing", ("sglang::detoken",), "restart")
     assert [process.pid for process in event.processes] == [1]
     assert event.since_usec == int(written["INQUEST_HANG_SINCE_USEC"])
-    again = service.heartbeat.record("demo", [1], None, 0, [], restart=True)
-    assert isinstance(heartbeat.parse(of({**again, "_UID": "0", "_SYSTEMD_UNIT": UNIT})), Answering)
+    better = service.heartbeat.record("demo", [1], None, 0, [], restart=True)
+    assert isinstance(heartbeat.parse(of({**better, "_UID": "0", "_SYSTEMD_UNIT": UNIT})), Answering)
 
 
 def test_what_it_saw_is_typed() -> None:
@@ -86,12 +102,10 @@ def test_who_may_not_write_it_is_not_believed(forged: dict[str, str]) -> None:
 
 
 def test_the_last_word_counts() -> None:
-    again = heartbeat.parse(of(beat(INQUEST_HANG_STATE="answering")))
-    assert isinstance(again, Answering)
     silent = hang()
     assert unanswered([silent]) is silent
-    assert unanswered([silent, again]) is None
-    assert unanswered([silent, again, silent]) is silent
+    assert unanswered([silent, again()]) is None
+    assert unanswered([silent, again(), silent]) is silent
 
 
 @pytest.mark.parametrize(
@@ -173,3 +187,59 @@ def test_one_that_answered_again_had_served_well() -> None:
     verdict = verdict_on(story)
     assert verdict.summary.startswith("It had served well")
     assert not any("without answering" in note for note in verdict.notes)
+
+
+# While it lasts
+
+
+def test_a_server_that_does_not_answer_says_so_until_it_does(tmp_path: Path) -> None:
+    run = open_run(1)
+    run.events.append(hang())
+    with closing(Store(tmp_path / "inquest.sqlite")) as store:
+        store.checkpoint("here", 1, [run])
+        (server,) = store.servers()
+        assert server["running"] is not None
+        assert server["running"]["not_answering_since"] == when(SINCE_USEC)
+        run.events.append(again())
+        store.checkpoint("there", 2, [run])
+        (server,) = store.servers()
+        assert server["running"] is not None
+        assert server["running"]["not_answering_since"] is None
+
+
+def test_each_word_of_the_heartbeat_is_passed_on_once() -> None:
+    run = open_run(1)
+    assert untold(run) == []
+    run.events.append(hang(INQUEST_ON_HANG="restart"))
+    (heard,) = untold(run)
+    assert (heard.kind, heard.at_usec) == ("hang", SINCE_USEC)
+    said = "no answer to a health check; sglang::schedul was stopped"
+    assert heard.details == {"said": said, "lost": [], "on_hang": "restart", "stacks": True}
+    run.silences_told = 1
+    assert untold(run) == []
+    run.events.append(again())
+    assert [heard.kind for heard in untold(run)] == ["answering"]
+
+
+def test_a_daemon_that_comes_back_remembers_what_it_passed_on() -> None:
+    run = open_run(1)
+    run.events.append(hang())
+    run.silences_told = 1
+    assert untold(load_run_record(dump_run_record(run))) == []
+
+
+def test_the_daemon_tells_those_who_listen_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = tmp_path / "journal"
+    journal.mkdir()
+    monkeypatch.setattr(daemon, "JournalReader", partial(JournalReader, path=journal))
+    run = open_run(1)
+    run.events.append(hang())
+    with closing(daemon.Daemon(Settings(state_dir=tmp_path))) as made:
+        made._tell_silence([run])
+        made._tell_silence([run])
+        run.events.append(again())
+        made._tell_silence([run])
+        told = made._store.news.after(0, 10)
+    assert [item.kind for item in told] == ["hang", "answering"]
+    assert told[0].data["said"] == "no answer to a health check; sglang::schedul was stopped"
+    assert told[0].data["at"] == when(SINCE_USEC)

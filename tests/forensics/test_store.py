@@ -272,7 +272,11 @@ def test_servers_are_those_that_ran_and_those_that_run(store: Store) -> None:
     store.checkpoint("cursor", 1, [ended, open_run(9), open_run(10, "sglang-young.service")])
     demo, other, young = store.servers()
     assert (demo["server"], demo["runs"], demo["crashes"]) == ("demo", 2, 1)
-    assert demo["running"] == {"invocation_id": invocation(9), "since": "2026-03-01T12:00:10.000000Z"}
+    assert demo["running"] == {
+        "invocation_id": invocation(9),
+        "since": "2026-03-01T12:00:10.000000Z",
+        "not_answering_since": None,
+    }
     assert demo["last_run"] is not None
     assert demo["last_run"]["cause"] == "clean-stop"
     assert demo["last_crash"] is not None

@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from forensics.events import Batch, RestartScheduled
+from forensics.events import Batch, NotAnswering, RestartScheduled
 from forensics.model import Family, Strength
 from forensics.store import Store
 from forensics.store.telling import Channel
@@ -108,6 +108,20 @@ def test_what_a_living_server_printed_last(client: TestClient, store: Store) -> 
     assert value(client, "inquest_server_up", server="demo") == 1
     assert value(client, "inquest_server_generation_tokens_per_second", server="demo") == 1650.25
     assert value(client, "inquest_server_accept_length_tokens", server="demo") == 2.1
+
+
+def test_a_living_server_that_does_not_answer(client: TestClient, store: Store) -> None:
+    run = open_run(1)
+    store.checkpoint("here", 1, [run])
+    assert value(client, "inquest_server_hangs", server="demo") == 0
+    at = record("runs but does not answer", 70_000_000)
+    silent = NotAnswering(
+        record=at, since_usec=at.realtime_usec, probe="nothing", processes=(), lost=(), stacks="", on_hang="tell"
+    )
+    run.events.append(silent)
+    store.checkpoint("there", 2, [run])
+    assert value(client, "inquest_server_hangs", server="demo") == 1
+    assert value(client, "inquest_server_up", server="demo") == 1
 
 
 def test_the_time_to_a_verdict_is_that_of_deaths_that_were_watched(client: TestClient, store: Store) -> None:
