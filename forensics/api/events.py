@@ -13,6 +13,7 @@ from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
 
+from forensics.api.answers import PROBLEMS
 from forensics.store import Item, News
 
 HEARTBEAT_SECONDS = 10.0
@@ -101,8 +102,8 @@ class Broadcast:
         return f"{self._news.store_token}.{number}"
 
 
-def routes(broadcast: Broadcast, problems: dict[int | str, dict[str, Any]]) -> APIRouter:
-    """`/events`; `problems` is what OpenAPI says of bad answers."""
+def routes(broadcast: Broadcast) -> APIRouter:
+    """`/events`."""
     router = APIRouter()
 
     @router.get(
@@ -110,7 +111,7 @@ def routes(broadcast: Broadcast, problems: dict[int | str, dict[str, Any]]) -> A
         response_class=StreamingResponse,
         responses={
             200: {"description": EVENTS, "content": {"text/event-stream": {"schema": {"type": "string"}}}},
-            **problems,
+            **PROBLEMS,
         },
     )
     async def events(

@@ -10,8 +10,13 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from forensics.api.runs import RunsParameters, TuningParameters
-from forensics.api.shapes import CrashesParameters, GroupsParameters, LivesParameters
+from forensics.api.parameters import (
+    CrashesParameters,
+    GroupsParameters,
+    LivesParameters,
+    RunsParameters,
+    TuningParameters,
+)
 from forensics.errors import InquestError, StoreError
 
 MEDIA_TYPE = "application/problem+json"

@@ -1,10 +1,9 @@
 """What is kept: ended runs with their verdicts, where the daemon had read to, and the alerts that still must go out."""
 
-from forensics.store.lives import GroupQuery
 from forensics.store.news import Item, News
 from forensics.store.outbox import Delivery, Outbox
 from forensics.store.query import Page, Query
-from forensics.store.runs import RunPage, RunQuery
+from forensics.store.runs import RunPage
 from forensics.store.store import Store
 
-__all__ = ["Delivery", "GroupQuery", "Item", "News", "Outbox", "Page", "Query", "RunPage", "RunQuery", "Store"]
+__all__ = ["Delivery", "Item", "News", "Outbox", "Page", "Query", "RunPage", "Store"]

@@ -5,31 +5,19 @@ A row of `runs` carries its whole timeline; a list of a thousand of them would r
 
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from forensics.events import RestartScheduled, StartLimitHit, StopRequested, UnitStarted
 from forensics.model import Crash
 from forensics.public import server_name, usec, when
-from forensics.shapes import GroupShape, LifeShape
+from forensics.shapes import GroupShape, LastRunShape, LifeShape
 from forensics.store.database import Database
+from forensics.store.query import Query, where
 
 MOST_LIVES = 600
 """Shared evenly by the servers, so that one in a restart loop does not hide the others."""
 MOST_GROUPS = 500
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupQuery:
-    """A filter is off when it is None. `since` is inside, `until` outside; `server` as in `Query`."""
-
-    server: str | None = None
-    cause: str | None = None
-    family: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    limit: int = 100
 
 
 class Lives:
@@ -55,9 +43,9 @@ class Lives:
             found = [*map(_ended, ended), *_living(db, bounds[1])]
         return sorted(found, key=lambda life: (life["unit"], life["started_at"]))
 
-    def groups(self, query: GroupQuery) -> tuple[list[GroupShape], int]:
+    def groups(self, query: Query) -> tuple[list[GroupShape], int]:
         """Crashes by fingerprint, the one that struck last first, and how many fingerprints there are in all."""
-        condition, values = _where(query)
+        condition, values = where(query, "ended_at_usec", crashes_only=True)
         with self._database.reading() as db:
             found = db.execute(
                 "SELECT fingerprint, count(*) AS times, min(ended_at_usec) AS first_usec,"  # noqa: S608 - values are bound
@@ -83,7 +71,6 @@ class Lives:
             "servers": sorted(server_name(unit) for unit in row["units"].split(",")),
             "last_id": newest["invocation_id"][:12],
             "cause": newest["cause"],
-    gave_up = crash.timeline.first(StartLimitHit) is not None
             "family": newest["family"],
             "strength": newest["strength"],
             "summary": newest["summary"],
@@ -94,9 +81,9 @@ def keep(db: sqlite3.Connection, crash: Crash, row: dict[str, Any], summary: str
     """Inside the transaction of a save, after the row of `runs`. Whether it is news that systemd will restart the unit,
     and that it has given it up: both follow a death by seconds, as late evidence."""
     invocation_id = row["invocation_id"]
-        "gave_up": gave_up,
     before = db.execute("SELECT restarted, gave_up FROM lives WHERE invocation_id = ?", (invocation_id,)).fetchone()
     restarted = crash.timeline.first(RestartScheduled) is not None
+    gave_up = crash.timeline.first(StartLimitHit) is not None
     ended_usec = usec(crash.run.died_at)
     life = {
         "invocation_id": invocation_id,
@@ -107,6 +94,7 @@ def keep(db: sqlite3.Connection, crash: Crash, row: dict[str, Any], summary: str
         "ended_at_usec": ended_usec,
         **{name: row[name] for name in ("is_crash", "became_ready", "cause", "family", "strength", "phase")},
         "restarted": restarted,
+        "gave_up": gave_up,
         "fingerprint": row["fingerprint"],
         # Half a surrogate pair can stand in JSON, and not in a column.
         "summary": summary.encode("utf-8", "replace").decode(),
@@ -143,21 +131,6 @@ def newest(db: sqlite3.Connection, unit: str, *, crashes_only: bool) -> LastRunS
 def _stamp(crash: Crash, fact: type[UnitStarted] | type[StopRequested]) -> int | None:
     found = crash.timeline.first(fact)
     return None if found is None else found.record.realtime_usec
-
-
-def _where(query: GroupQuery) -> tuple[str, list[object]]:
-    terms: list[tuple[str, list[object]]] = [("is_crash = 1", [])]
-    for column in ("cause", "family"):
-        value = getattr(query, column)
-        if value is not None:
-            terms.append((f"{column} = ?", [value]))
-    if query.server is not None:
-        terms.append(("unit IN (?, ?)", [query.server, f"sglang-{query.server}.service"]))
-    if query.since is not None:
-        terms.append(("ended_at_usec >= ?", [usec(query.since)]))
-    if query.until is not None:
-        terms.append(("ended_at_usec < ?", [usec(query.until)]))
-    return " AND ".join(term for term, _ in terms), [value for _, values in terms for value in values]
 
 
 def _ended(row: sqlite3.Row) -> LifeShape:

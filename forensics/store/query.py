@@ -1,4 +1,4 @@
-"""Which crashes, in which order, and where a page ended."""
+"""Which runs, in which order, and where a page ended."""
 
 import base64
 import binascii
@@ -14,10 +14,8 @@ MAX_LIMIT = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A filter is off when it is None. `since` is inside, `until` outside. `before` is the cursor of the last page.
-
-    `server` is a unit's full name or the name in `sglang-<name>.service`.
-    """
+    """A filter is off when it is None. `since` is inside, `until` outside, both of the run's end. `before` is the
+    cursor of the last page. `server` is a unit's full name or the name in `sglang-<name>.service`."""
 
     server: str | None = None
     cause: str | None = None
@@ -29,8 +27,6 @@ class Query:
     until: datetime | None = None
     before: str | None = None
     limit: int = 50
-    clean: bool = False
-    """Runs that ended as asked, instead of crashes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +37,9 @@ class Page:
     next: str | None
 
 
-def where(query: Query) -> tuple[str, list[object]]:
-    """The condition of a query, with its values."""
-    terms: list[tuple[str, list[object]]] = [("is_crash = ?", [0 if query.clean else 1])]
+def where(query: Query, ended: str, *, crashes_only: bool) -> tuple[str, list[object]]:
+    """The condition of a query, with its values. `ended` is the column of the time of a run's end."""
+    terms: list[tuple[str, list[object]]] = [("is_crash = 1", [])] if crashes_only else [("1", [])]
     for column in ("cause", "family", "strength", "phase", "fingerprint"):
         value = getattr(query, column)
         if value is not None:
@@ -51,12 +47,12 @@ def where(query: Query) -> tuple[str, list[object]]:
     if query.server is not None:
         terms.append(("unit IN (?, ?)", [query.server, f"sglang-{query.server}.service"]))
     if query.since is not None:
-        terms.append(("died_at_usec >= ?", [usec(query.since)]))
+        terms.append((f"{ended} >= ?", [usec(query.since)]))
     if query.until is not None:
-        terms.append(("died_at_usec < ?", [usec(query.until)]))
+        terms.append((f"{ended} < ?", [usec(query.until)]))
     if query.before is not None:
         # By key, not by offset: what arrives meanwhile is newer than the key, so nothing shifts.
-        terms.append(("(died_at_usec, seq) < (?, ?)", list(read_cursor(query.before))))
+        terms.append((f"({ended}, seq) < (?, ?)", list(read_cursor(query.before))))
     return " AND ".join(term for term, _ in terms), [value for _, values in terms for value in values]
 
 

@@ -13,7 +13,7 @@ from forensics.history import History, Past, configuration, history
 from forensics.model import Crash
 from forensics.public import crash_shape, usec
 from forensics.redact import harmless, redact_json
-from forensics.shapes import CrashShape, LastRunShape
+from forensics.shapes import CrashShape
 
 # What must differ before people are told again. Later evidence for the same answer is kept, not told.
 _TOLD = ("is_crash", "cause", "strength", "subclass")
@@ -115,26 +115,6 @@ def update(db: sqlite3.Connection, row: dict[str, Any]) -> None:
     kept = ("invocation_id", "died_at_usec", "saved_at_usec", "backfilled")
     changes = ", ".join(f"{name} = :{name}" for name in row if name not in kept)
     db.execute(f"UPDATE runs SET {changes} WHERE invocation_id = :invocation_id", row)  # noqa: S608
-
-
-def newest(db: sqlite3.Connection, unit: str, *, crashes_only: bool) -> LastRunShape | None:
-    row = db.execute(
-        "SELECT run, verdict, revision, backfilled, history FROM runs WHERE unit = ? AND is_crash >= ?"
-        " ORDER BY died_at_usec DESC, seq DESC LIMIT 1",
-        (unit, crashes_only),
-    ).fetchone()
-    if row is None:
-        return None
-    shape = shape_of(row)
-    return {
-        "id": shape["id"],
-        "died_at": shape["died_at"],
-        "is_crash": shape["is_crash"],
-        "cause": shape["cause"],
-        "family": shape["family"],
-        "strength": shape["strength"],
-        "summary": shape["summary"],
-    }
 
 
 def shape_of(row: sqlite3.Row) -> CrashShape:

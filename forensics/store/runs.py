@@ -12,14 +12,14 @@ from forensics.codec import load_event, load_run, load_run_record, load_timeline
 from forensics.errors import StoreError
 from forensics.history import configuration
 from forensics.model import Crash, Run, RunRecord
-from forensics.public import server_name, usec, when
+from forensics.public import server_name, when
 from forensics.redact import redact_json
 from forensics.runs.compare import differences, tuning
 from forensics.runs.record import facts
 from forensics.runs.shapes import FactsShape, RunDetailShape, RunEntryShape, TuningShape
 from forensics.store import rows
 from forensics.store.database import Database
-from forensics.store.query import read_cursor, write_cursor
+from forensics.store.query import Query, where, write_cursor
 from forensics.timeline import Timeline
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,12 @@ log = logging.getLogger(__name__)
 MOST_TUNED = 200
 """A tuning table is made of so many of the server's last runs."""
 
-_COLUMNS = "seq, invocation_id, unit, died_at_usec, run, verdict, revision, backfilled, history, configuration, facts"
+_ENDED = (
+    "SELECT seq, invocation_id, unit, run ->> '$.boot_id' AS boot_id, started_at_usec, died_at_usec, is_crash, cause,"
+    " strength, became_ready, summary, configuration, facts FROM runs"
+    " JOIN (SELECT invocation_id AS life, started_at_usec, summary FROM lives) ON life = invocation_id WHERE "
+)
+"""Ended runs; the condition follows."""
 _OF_OPEN_RUNS = ("server-args", "milestone", "unit-started", "unit-starting", "batch", "bench-result", "process-tree")
 """The facts of a living run that its record is made of; the sampled ones are still with the sampler."""
 
@@ -43,21 +48,9 @@ _NOTHING: FactsShape = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunQuery:
-    """A filter is off when it is None. `since` is inside, `until` outside, both of the end; `before` is the cursor of
-    the last page. Living runs stand on the first page, where neither `until` nor `before` is given."""
-
-    server: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    before: str | None = None
-    limit: int = 50
-
-
 @dataclass(frozen=True, slots=True)
 class RunPage:
-    """Newest first. `next` is the cursor for `RunQuery.before`, None on the last page."""
+    """Newest first. `next` is the cursor for `Query.before`, None on the last page."""
 
     runs: tuple[RunEntryShape, ...]
     next: str | None
@@ -78,14 +71,14 @@ class Runs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def page(self, query: RunQuery | None = None) -> RunPage:
+    def page(self, query: Query | None = None) -> RunPage:
         """One page of runs: the living ones, then the ended ones by the time of their end, newest first."""
-        query = query or RunQuery()
-        condition, values = _where(query)
+        query = query or Query()
+        condition, values = where(query, "died_at_usec", crashes_only=False)
         with self._database.reading() as db:
             living = [] if query.before or query.until else [_entry(run) for run in _living(db, query.server)]
             found = db.execute(
-                f"SELECT {_COLUMNS} FROM runs WHERE {condition} ORDER BY died_at_usec DESC, seq DESC LIMIT ?",  # noqa: S608 - values are bound
+                f"{_ENDED} {condition} ORDER BY died_at_usec DESC, seq DESC LIMIT ?",
                 (*values, query.limit + 1),
             ).fetchall()
             ended = [_entry(_ended(db, row)) for row in found[: query.limit]]
@@ -100,7 +93,7 @@ class Runs:
         with self._database.reading() as db:
             # "g" follows "f": all that begin with the name.
             found = db.execute(
-                f"SELECT {_COLUMNS} FROM runs WHERE invocation_id >= ? AND invocation_id < ? LIMIT 2",  # noqa: S608 - values are bound
+                f"{_ENDED} invocation_id >= ? AND invocation_id < ? LIMIT 2",
                 (name, name + "g"),
             ).fetchall()
             runs = [_ended(db, row) for row in found]
@@ -111,10 +104,10 @@ class Runs:
 
     def tuning(self, server: str, by: str | None = None) -> TuningShape | None:
         """The tuning table of a server; None for one that never ran."""
-        condition, values = _where(RunQuery(server=server))
+        condition, values = where(Query(server=server), "died_at_usec", crashes_only=False)
         with self._database.reading() as db:
             found = db.execute(
-                f"SELECT {_COLUMNS} FROM runs WHERE {condition} ORDER BY died_at_usec DESC, seq DESC LIMIT ?",  # noqa: S608 - values are bound
+                f"{_ENDED} {condition} ORDER BY died_at_usec DESC, seq DESC LIMIT ?",
                 (*values, MOST_TUNED),
             ).fetchall()
             runs = [*_living(db, server), *(_ended(db, row, compare=False) for row in found)]
@@ -129,24 +122,11 @@ class Runs:
             for unit in [row["unit"] for row in db.execute("SELECT DISTINCT unit FROM runs")]:
                 if unit not in found:
                     row = db.execute(
-                        "SELECT run, timeline, facts FROM runs WHERE unit = ? ORDER BY died_at_usec DESC LIMIT 1",
+                        "SELECT invocation_id, facts FROM runs WHERE unit = ? ORDER BY died_at_usec DESC LIMIT 1",
                         (unit,),
                     ).fetchone()
-                    found[unit] = _facts(row)["remark"]
+                    found[unit] = _facts(db, *row)["remark"]
         return {unit: remark for unit, remark in found.items() if remark}
-
-
-def _where(query: RunQuery) -> tuple[str, list[object]]:
-    terms: list[tuple[str, list[object]]] = [("1", [])]
-    if query.server is not None:
-        terms.append(("unit IN (?, ?)", [query.server, f"sglang-{query.server}.service"]))
-    if query.since is not None:
-        terms.append(("died_at_usec >= ?", [usec(query.since)]))
-    if query.until is not None:
-        terms.append(("died_at_usec < ?", [usec(query.until)]))
-    if query.before is not None:
-        terms.append(("(died_at_usec, seq) < (?, ?)", list(read_cursor(query.before))))
-    return " AND ".join(term for term, _ in terms), [value for _, values in terms for value in values]
 
 
 def _entry(run: RunDetailShape) -> RunEntryShape:
@@ -156,33 +136,31 @@ def _entry(run: RunDetailShape) -> RunEntryShape:
 
 
 def _ended(db: sqlite3.Connection, row: sqlite3.Row, *, compare: bool = True) -> RunDetailShape:
-    crash = rows.shape_of(row)
     arguments = json.loads(row["configuration"])
     before = _before(db, row["unit"], row["died_at_usec"], row["invocation_id"]) if compare else None
-    if not row["facts"]:
-        row = db.execute("SELECT run, timeline, facts FROM runs WHERE seq = ?", (row["seq"],)).fetchone()
     detail: Any = {
-        **_identity(crash["unit"], crash["invocation_id"], crash["boot_id"], crash["started_at"]),
+        **_identity(row["unit"], row["invocation_id"], row["boot_id"], when(row["started_at_usec"])),
         "end": {
-            "ended_at": crash["died_at"],
-            "is_crash": crash["is_crash"],
-            "cause": crash["cause"],
-            "strength": crash["strength"],
-            "became_ready": crash["became_ready"],
-            "summary": crash["summary"],
+            "ended_at": when(row["died_at_usec"]),
+            "is_crash": bool(row["is_crash"]),
+            "cause": row["cause"],
+            "strength": row["strength"],
+            "became_ready": bool(row["became_ready"]),
+            "summary": row["summary"],
         },
         **_since(before, arguments),
-        **_facts(row),
+        **_facts(db, row["invocation_id"], row["facts"]),
         "configuration": arguments,
     }
     made: RunDetailShape = detail
     return made
 
 
-def _facts(row: sqlite3.Row) -> FactsShape:
+def _facts(db: sqlite3.Connection, invocation_id: str, stored: str) -> FactsShape:
     """The stored facts; those of a run from before they were stored are made of its timeline."""
-    if row["facts"]:
-        return {**_NOTHING, **json.loads(row["facts"])}
+    if stored:
+        return {**_NOTHING, **json.loads(stored)}
+    row = db.execute("SELECT run, timeline FROM runs WHERE invocation_id = ?", (invocation_id,)).fetchone()
     return facts(load_run(json.loads(row["run"])), load_timeline(rows.unpack(row["timeline"])))
 
 

@@ -101,9 +101,12 @@ class Store:
 
     def note(self, kind: str, unit: str, invocation_id: str, at_usec: int, details: dict[str, Any]) -> None:
         """Something about a living run (`hang`, `answering`), for those who listen and those who may have to be told.
-        `details` says what, as text; secrets are removed from it."""
+        `details` says what; secrets are removed from it. What is noted already, as a daemon does that was killed before
+        its checkpoint, changes nothing."""
         details = redact_json(details)
         with self._database.writing() as db:
+            if news.is_told(db, kind, invocation_id, at_usec):
+                return
             news.tell(db, kind, invocation_id, unit, at_usec, details)
             happening = Happening(
                 kind=kind,
@@ -140,7 +143,7 @@ class Store:
     def crashes(self, query: Query | None = None) -> Page:
         """One page of crashes, newest first by the time of death."""
         query = query or Query()
-        condition, values = where(query)
+        condition, values = where(query, "died_at_usec", crashes_only=True)
         with self._database.reading() as db:
             found = db.execute(
                 "SELECT seq, died_at_usec, run, verdict, revision, backfilled, history FROM runs"  # noqa: S608 - values are bound
@@ -203,8 +206,8 @@ class Store:
                     "running": running.get(unit),
                     "runs": counts[unit]["runs"] if unit in counts else 0,
                     "crashes": counts[unit]["crashes"] if unit in counts else 0,
-                    "last_run": rows.newest(db, unit, crashes_only=False),
-                    "last_crash": rows.newest(db, unit, crashes_only=True),
+                    "last_run": lives.newest(db, unit, crashes_only=False),
+                    "last_crash": lives.newest(db, unit, crashes_only=True),
                     "remark": remarks.get(unit),
                 }
                 for unit in sorted(counts.keys() | running.keys())

@@ -19,6 +19,8 @@ from forensics.errors import InquestError, StoreError
 from forensics.model import Strength
 from forensics.shapes import CrashShape, TimelineShape
 from forensics.store import Store
+from forensics.store.telling import Channel
+from tests.forensics.channels import everybody
 from tests.forensics.factories import clean, crash, invocation, open_run
 
 HEALTH = Health(
@@ -32,6 +34,11 @@ HEALTH = Health(
         SourceHealth(name="gpu", state="blind", detail="no NVIDIA driver on this machine"),
     ),
 )
+
+
+@pytest.fixture
+def channels() -> tuple[Channel, ...]:
+    return everybody("pager")
 
 
 @pytest.fixture
@@ -101,9 +108,8 @@ def test_a_crash_has_everything_that_its_verdict_has(client: TestClient, store: 
         "main_pid": 4321,
         "n_restarts": 0,
     }
-    assert content["gaps"] == [
-        {"source": "gpu", "reason": "no NVIDIA driver on this machine", "from_usec": None, "to_usec": None}
-    ]
+    bounds = dict.fromkeys(("from_usec", "to_usec", "from_at", "to_at"))
+    assert content["gaps"] == [{"source": "gpu", "reason": "no NVIDIA driver on this machine", **bounds}]
 
 
 def test_a_clean_run_can_be_looked_at_by_its_id(client: TestClient, store: Store) -> None:
@@ -130,7 +136,7 @@ def test_servers(client: TestClient, store: Store) -> None:
 
 
 def test_health_names_what_the_daemon_cannot_see(client: TestClient, store: Store) -> None:
-    store.save(crash(1), ["pager"])
+    store.save(crash(1))
     response = client.get("/healthz")
     assert response.status_code == 200
     content = response.json()

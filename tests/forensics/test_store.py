@@ -177,7 +177,6 @@ def test_newest_death_first_whatever_the_order_of_saving(store: Store) -> None:
         ({"until": EPOCH + timedelta(seconds=62)}, [1]),
         ({"since": EPOCH + timedelta(seconds=62), "until": EPOCH + timedelta(seconds=64)}, [3, 2]),
         ({"limit": 2}, [4, 3]),
-        ({"clean": True}, [5]),
     ],
     ids=str,
 )

@@ -5,7 +5,7 @@ from fastapi.testclient import TestClient
 
 from forensics.store import Store
 from forensics.timeline import Timeline
-from tests.forensics.factories import crash, invocation, main_exit, traceback
+from tests.forensics.factories import crash, invocation, main_exit, open_run, traceback
 
 
 @pytest.mark.parametrize("path", ["/crashes", f"/crashes/{invocation(1)}", "/servers", "/runs", "/", "/page/main.js"])
@@ -49,3 +49,45 @@ def test_head_is_get_without_the_body(client: TestClient, path: str) -> None:
 def test_problems_have_no_tag(client: TestClient) -> None:
     assert "etag" not in client.get("/nowhere").headers
     assert client.get("/nowhere", headers={"If-None-Match": "*"}).status_code == 404
+
+
+def test_what_was_answered_is_made_again_only_after_a_change(
+    client: TestClient, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.save(crash(1))
+    made = []
+    read = store.crashes
+    monkeypatch.setattr(store, "crashes", lambda query: made.append(query) or read(query))
+    first = client.get("/crashes")
+    again = client.get("/crashes")
+    assert (again.content, again.headers) == (first.content, first.headers)
+    assert client.head("/crashes").headers["etag"] == first.headers["etag"]
+    assert client.get("/crashes", headers={"If-None-Match": first.headers["etag"]}).status_code == 304
+    assert len(made) == 1
+    assert len(client.get("/crashes?limit=1").json()["crashes"]) == 1
+    store.checkpoint("here", 1, [open_run(2)])
+    assert client.get("/crashes").content == first.content
+    assert len(made) == 3
+
+
+def test_each_form_of_a_crash_is_an_answer_of_its_own(client: TestClient, store: Store) -> None:
+    store.save(crash(1))
+    path = f"/crashes/{invocation(1)}"
+    for _ in range(2):
+        assert client.get(path, headers={"Accept": "application/json"}).json()["id"] == invocation(1)[:12]
+        assert client.get(path, headers={"Accept": "text/plain"}).headers["content-type"].startswith("text/plain")
+        assert client.get(path, headers={"Accept": "text/html"}, follow_redirects=False).status_code == 303
+
+
+def test_a_new_run_is_seen_at_once(client: TestClient, store: Store) -> None:
+    assert client.get("/servers").json() == {"servers": []}
+    store.checkpoint("here", 1, [open_run(2)])
+    assert [one["server"] for one in client.get("/servers").json()["servers"]] == ["demo"]
+
+
+def test_more_than_may_be_kept_is_answered_all_the_same(
+    client: TestClient, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forensics.api.conditional.MOST_BYTES", 100)
+    store.save(crash(1))
+    assert client.get("/crashes").content == client.get("/crashes").content != b""

@@ -4,7 +4,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from forensics.api import create_app
-from forensics.api.runs import RunsShape
+from forensics.api.shapes import RunsShape
 from forensics.runs.shapes import RunDetailShape, TuningShape
 from forensics.store import Store
 from tests.forensics.runs.test_store import campaign

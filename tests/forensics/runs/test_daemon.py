@@ -11,7 +11,7 @@ from forensics import daemon
 from forensics.runs.notice import ENOUGH_TOKENS, notice
 from forensics.settings import Settings
 from forensics.sources.journal import JournalReader
-from forensics.store import RunQuery
+from forensics.store import Query
 from tests.forensics.runs.lives import STARTING, STOPPING, SUCCESS, UNIT, Machine, decode, start
 from tests.forensics.sources.journals import Fields, write_journal
 
@@ -53,7 +53,7 @@ def test_the_first_start_remembers_every_run_that_the_journal_has(
         monkeypatch.setattr(made._tracker, "forget", counting)
         monkeypatch.setattr(made._reader, "read", partial(made._reader.read, 500))
         made._drain()
-        runs = made._store.runs.page(RunQuery(limit=500)).runs
+        runs = made._store.runs.page(Query(limit=500)).runs
     assert len(runs) == len(BOOTS) * EACH
     decodings = [run["decoding"] for run in runs]
     assert {decoding["lines"] for decoding in decodings if decoding} == {200}

@@ -13,7 +13,7 @@ from forensics.model import Crash
 from forensics.public import when
 from forensics.runs import record
 from forensics.runs.shapes import RunDetailShape, TuningShape
-from forensics.store import RunQuery, Store
+from forensics.store import Query, Store
 from forensics.store.database import MIGRATIONS
 from tests.forensics.runs.lives import Machine, decode, start
 
@@ -64,8 +64,8 @@ def test_an_id_that_several_begin_with_is_refused(store: Store) -> None:
 
 def test_pages_follow_one_another(store: Store) -> None:
     _, ids = campaign(store)
-    first = store.runs.page(RunQuery(limit=2))
-    rest = store.runs.page(RunQuery(limit=2, before=first.next))
+    first = store.runs.page(Query(limit=2))
+    rest = store.runs.page(Query(limit=2, before=first.next))
     assert [one["invocation_id"] for one in (*first.runs, *rest.runs)] == ids[::-1]
     assert rest.next is None
 
@@ -74,14 +74,14 @@ def test_a_living_run_stands_first_with_its_figures_so_far(store: Store) -> None
     machine, ids = campaign(store)
     living = machine.begin([*start(speculative_num_steps="9"), decode(2, 300), decode(2, 310)])
     store.checkpoint("c", 1, machine.tracker.records())
-    page = store.runs.page(RunQuery(server="demo"))
+    page = store.runs.page(Query(server="demo"))
     assert [one["invocation_id"] for one in page.runs] == [living, *ids[::-1]]
     run = page.runs[0]
     assert (run["end"], run["before_id"], run["ready_after_seconds"]) == (None, ids[2][:12], pytest.approx(30, abs=0.1))
     assert run["decoding"] is not None
     assert run["decoding"]["throughput"][0]["best"] == 310
     assert "speculative_num_steps" in [change["name"] for change in run["changes"]]
-    assert store.runs.page(RunQuery(before=store.runs.page(RunQuery(limit=1)).next)).runs[0]["invocation_id"] == ids[1]
+    assert store.runs.page(Query(before=store.runs.page(Query(limit=1)).next)).runs[0]["invocation_id"] == ids[1]
     one = store.runs.one(living)
     assert one is not None
     assert one["configuration"]["speculative_num_steps"] == "9"
@@ -104,7 +104,7 @@ def test_a_run_that_ended_since_the_last_checkpoint_is_listed_once(store: Store)
 
 def test_only_of_one_server_and_time(store: Store) -> None:
     campaign(store)
-    assert store.runs.page(RunQuery(server="other")).runs == ()
+    assert store.runs.page(Query(server="other")).runs == ()
     ends = [one["end"] for one in store.runs.page().runs]
     assert ends[0] is not None
     assert [end["ended_at"] for end in ends if end] == sorted([end["ended_at"] for end in ends if end], reverse=True)
@@ -203,6 +203,6 @@ def test_runs_of_other_units_are_not_the_run_before(store: Store) -> None:
     machine = Machine()
     store.save(shifted(machine.life(start(speculative_num_steps="7")), "sglang-other.service"))
     store.save(machine.life(start()))
-    newest = store.runs.page(RunQuery(server="demo")).runs[0]
+    newest = store.runs.page(Query(server="demo")).runs[0]
     assert newest["before_id"] is None
     assert when(0) < newest["started_at"]
