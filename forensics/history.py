@@ -95,16 +95,26 @@ def _from_command_line(cmdline: str) -> dict[str, str]:
     return {name: value for name, value in found.items() if name not in _VOLATILE}
 
 
+def plain(value: str | None) -> str | None:
+    """A value without the quotes that Python's repr put around text."""
+    if value is not None and len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
+        return value[1:-1]
+    return value
+
+
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
-    """What differs, by name. Nothing when one side was not recorded: that would be every argument."""
+    """The arguments that differ, by name. Nothing when one side was not recorded: that would be every argument.
+
+    A run that died before it printed its arguments is known by its command line alone: then only what both name is
+    compared.
+    """
     if not before or not after:
         return ()
-    names = sorted(before.keys() | after.keys())
-    return tuple(
-        Change(name=name, before=before.get(name), after=after.get(name))
-        for name in names
-        if before.get(name) != after.get(name)
-    )
+    names = before.keys() | after.keys()
+    if 3 * min(len(before), len(after)) < max(len(before), len(after)):
+        names = before.keys() & after.keys()
+    pairs = ((name, plain(before.get(name)), plain(after.get(name))) for name in sorted(names))
+    return tuple(Change(name=name, before=old, after=new) for name, old, new in pairs if old != new)
 
 
 def history(

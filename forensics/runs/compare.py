@@ -4,36 +4,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from forensics.history import Change
+from forensics.history import changes, plain
 from forensics.report import size_words
 from forensics.runs.decoding import CONCURRENCY
 from forensics.runs.shapes import RunDetailShape, RunEntryShape, TuningRowShape, TuningShape
 
 _FOLLOWS = ("speculative_num_draft_tokens", "speculative_num_steps", "speculative_eagle_topk")
 """SGLang derives these from one another: they vary together."""
-
-
-def plain(value: str | None) -> str | None:
-    """A value without the quotes that Python's repr put around text."""
-    if value is not None and len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
-        return value[1:-1]
-    return value
-
-
-def differences(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
-    """The arguments that differ, by name. Nothing when one side is not known.
-
-    A run that died before it printed its arguments is known by its command line alone: then only what both name is
-    compared.
-    """
-    if not before or not after:
-        return ()
-    names = before.keys() | after.keys()
-    if 3 * min(len(before), len(after)) < max(len(before), len(after)):
-        names = before.keys() & after.keys()
-    differ = sorted(name for name in names if before.get(name) != after.get(name))
-    pairs = ((name, plain(before.get(name)), plain(after.get(name))) for name in differ)
-    return tuple(Change(name=name, before=old, after=new) for name, old, new in pairs if old != new)
 
 
 def tuning(server: str, runs: Sequence[RunDetailShape], by: str | None = None) -> TuningShape:
@@ -127,7 +104,7 @@ def compared(first: RunDetailShape, second: RunDetailShape) -> list[Pair]:
     ]
     pairs += [
         Pair("configuration", change.name, change.before, change.after)
-        for change in differences(first["configuration"], second["configuration"])
+        for change in changes(first["configuration"], second["configuration"])
     ]
     for name in ("max_total_num_tokens", "max_running_requests"):
         pairs.append(Pair("memory", name, *(_text(_get(run, name)) for run in (first, second))))

@@ -10,11 +10,11 @@ from typing import Any
 
 from forensics.codec import load_event, load_run, load_run_record, load_timeline
 from forensics.errors import StoreError
-from forensics.history import configuration
+from forensics.history import changes, configuration
 from forensics.model import Crash, Run, RunRecord
 from forensics.public import server_name, when
 from forensics.redact import redact_json
-from forensics.runs.compare import differences, tuning
+from forensics.runs.compare import tuning
 from forensics.runs.record import facts
 from forensics.runs.shapes import FactsShape, RunDetailShape, RunEntryShape, TuningShape
 from forensics.store import rows
@@ -221,10 +221,10 @@ def _before(db: sqlite3.Connection, unit: str, realtime_usec: int, invocation_id
 
 
 def _since(before: sqlite3.Row | None, arguments: dict[str, str]) -> Any:
-    changes = differences(json.loads(before["configuration"]), arguments) if before else ()
+    changed = changes(json.loads(before["configuration"]), arguments) if before else ()
     return {
         "before_id": before["invocation_id"][:12] if before else None,
-        "changes": [{"name": one.name, "before": one.before, "after": one.after} for one in changes],
+        "changes": [{"name": one.name, "before": one.before, "after": one.after} for one in changed],
     }
 
 

@@ -56,6 +56,21 @@ def test_a_change_reads_as_people_write_it(before: dict[str, str], after: dict[s
     assert [str(change) for change in changes(before, after)] == [shown]
 
 
+def test_changes_are_those_of_values_not_of_quotes() -> None:
+    before = {"a": "'x'", "b": "1", "c": "None", "d": "2"}
+    assert changes(before, {"a": "x", "b": "2", "c": "None"}) == (
+        Change(name="b", before="1", after="2"),
+        Change(name="d", before="2", after=None),
+    )
+
+
+def test_a_command_line_is_compared_in_what_it_names() -> None:
+    printed = {f"name_{number}": "None" for number in range(40)} | {"num_steps": "3"}
+    assert changes(printed, {"num_steps": "10", "only_here": "1"}) == (
+        Change(name="num_steps", before="3", after="10"),
+    )
+
+
 def test_a_change_that_did_not_cure_it_is_named() -> None:
     said = history({"speculative_num_steps": "2"}, 1, NOON, past(speculative_num_steps="3"), None)
     assert said.occurrence == 2

@@ -1,7 +1,6 @@
 from typing import Any
 
-from forensics.history import Change
-from forensics.runs.compare import compared, differences, tuning
+from forensics.runs.compare import compared, tuning
 from forensics.runs.shapes import RunDetailShape
 
 BASE = {"speculative_num_steps": "3", "speculative_num_draft_tokens": "4", "mem_fraction_static": "0.7", "tp_size": "1"}
@@ -56,22 +55,6 @@ def run(
 def steps(number: int, count: int, best: float, cause: str | None = "clean-stop") -> RunDetailShape:
     both = {"speculative_num_steps": str(count), "speculative_num_draft_tokens": str(count + 1)}
     return run(number, cause, best, **both)
-
-
-def test_differences_are_those_of_values_not_of_quotes() -> None:
-    before = {"a": "'x'", "b": "1", "c": "None", "d": "2"}
-    assert differences(before, {"a": "x", "b": "2", "c": "None"}) == (
-        Change(name="b", before="1", after="2"),
-        Change(name="d", before="2", after=None),
-    )
-
-
-def test_a_command_line_is_compared_in_what_it_names() -> None:
-    printed = {f"name_{number}": "None" for number in range(40)} | {"num_steps": "3"}
-    assert differences(printed, {"num_steps": "10", "only_here": "1"}) == (
-        Change(name="num_steps", before="3", after="10"),
-    )
-    assert differences({}, printed) == ()
 
 
 def test_one_row_a_value_in_the_order_of_numbers() -> None:
