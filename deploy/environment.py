@@ -43,7 +43,13 @@ def create(folder: Path, version: str) -> None:
 
 
 def pip(folder: Path, arguments: Sequence[str | Path]) -> None:
-    run([folder / "bin" / "python", "-m", "pip", *arguments], env=_PIP, todo="see the log for pip's own words")
+    # Wheels come to gigabytes, and /tmp may be in memory.
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        run(
+            [folder / "bin" / "python", "-m", "pip", *arguments],
+            env={**_PIP, "TMPDIR": scratch},
+            todo="see the log for pip's own words",
+        )
 
 
 def install() -> bool:

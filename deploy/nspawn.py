@@ -1,6 +1,6 @@
 """Throw-away systemd machines: a container booted by systemd-nspawn over an overlay.
 
-The lower layer is the host's `/` (or another tree) and is never written; the upper one is in memory
+The lower layers are the host's `/` (or other trees) and never written; the upper one is in memory
 and gone when the machine is.  Needs root, but no systemd on the host: it works inside containers
 and on machines whose PID 1 is something else.  Several machines may run at once.
 
@@ -23,6 +23,7 @@ from pathlib import Path
 from deploy.progress import DeployError
 
 MACHINES = Path("/run/inquest-machines")
+_MEMORY = "2G"
 _BOOT_SECONDS = 60.0
 _STOP_SECONDS = 30.0
 _SIGRTMIN_POWEROFF = signal.SIGRTMIN + 4  # systemd as PID 1 takes this for `systemctl poweroff`
@@ -102,23 +103,24 @@ class Machine:
 def boot(
     name: str,
     *,
-    lower: Path = Path("/"),
+    lower: Sequence[Path] = (Path("/"),),
     private_network: bool = False,
     bind_ro: Sequence[Path] = (),
     own: Sequence[Path] = (),
-    memory: str = "2G",
+    disk: Path | None = None,
 ) -> Machine:
     """Boot a machine and wait until its systemd has come up.
 
-    `bind_ro` shows paths of the host at the same place inside, `own` copies folders that the host may
-    change while the machine runs.  `memory` limits what the machine can write.  Without
-    `private_network` it shares the host's ports.
+    Of `lower` the first layer is the uppermost.  `bind_ro` shows paths of the host at the same place
+    inside, `own` copies folders that the host may change while the machine runs.  What the machine
+    writes is in memory, 2 GiB at most, or without a limit in the empty folder `disk`, which stays the
+    caller's.  Without `private_network` it shares the host's ports.
     """
     if find(name) is not None:
         raise DeployError(f"the machine {name} is already running", todo=f"./deploy/machine down {name}")
     folder = MACHINES / name
     _clear(folder)
-    root = _overlay(folder, lower, memory)
+    root = _overlay(folder, lower, disk)
     _prepare(root, name)
     for path in own:
         shutil.rmtree(root / path.relative_to("/"), ignore_errors=True)
@@ -144,7 +146,7 @@ def boot(
             check=True,
         )
         return _wait_until_up(name, folder)
-    except BaseException:
+    except BaseException:  # a machine that nobody knows of would run on
         down(name)
         raise
 
@@ -176,25 +178,38 @@ def down(name: str) -> bool:
 
 
 @contextmanager
-def overlaid(lower: Path, memory: str = "2G") -> Iterator[Path]:
+def overlaid(lower: Path) -> Iterator[Path]:
     """A folder that shows a tree and can be written to, without changing the tree."""
     folder = Path(tempfile.mkdtemp(prefix="inquest-overlay-"))
     try:
-        yield _overlay(folder, lower, memory)
+        yield _overlay(folder, [lower])
     finally:
         _clear(folder)
 
 
-def _overlay(folder: Path, lower: Path, memory: str) -> Path:
-    layers, root = folder / "layers", folder / "root"
-    layers.mkdir(parents=True)
-    root.mkdir()
-    _mount("-t", "tmpfs", "-o", f"size={memory},mode=755", "inquest", str(layers))
+def _overlay(folder: Path, lower: Sequence[Path], disk: Path | None = None) -> Path:
+    root = folder / "root"
+    root.mkdir(parents=True)
+    # No overlay can be written to another, as disks in Docker are.
+    if disk is not None and not _is_overlay(disk):
+        layers = disk
+    else:
+        layers = folder / "layers"
+        layers.mkdir()
+        size = _MEMORY if disk is None else "75%"
+        _mount("-t", "tmpfs", "-o", f"size={size},mode=755", "inquest", str(layers))
     (layers / "upper").mkdir()
     (layers / "work").mkdir()
-    options = f"lowerdir={lower},upperdir={layers}/upper,workdir={layers}/work"
+    options = f"lowerdir={':'.join(map(str, lower))},upperdir={layers}/upper,workdir={layers}/work"
     _mount("-t", "overlay", "-o", options, "inquest", str(root))
     return root
+
+
+def _is_overlay(path: Path) -> bool:
+    found = subprocess.run(
+        ["findmnt", "--noheadings", "--output", "FSTYPE", "--target", path], capture_output=True, text=True, check=True
+    )
+    return found.stdout.strip() == "overlay"
 
 
 def _prepare(root: Path, name: str) -> None:

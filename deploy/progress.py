@@ -101,7 +101,7 @@ def _watch(process: subprocess.Popen[bytes], start: int) -> None:
                 elif now - told >= HEARTBEAT_SECONDS:
                     told = now
                     say(f"    {now - began:.0f} s  {(_lines(start) or [''])[-1][:100]}")
-    except BaseException:
+    except BaseException:  # Ctrl-C ends the command too
         process.terminate()
         process.wait()
         raise

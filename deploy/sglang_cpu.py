@@ -34,7 +34,7 @@ def install() -> None:
     )
     packages.ensure(*packages.FOR_SGLANG_CPU)
     if not stamp.is_fresh(SGLANG, pins):
-        with step("SGLang for a machine without a GPU (3 GB in /opt/inquest/sglang, some minutes)"):
+        with step(f"SGLang for a machine without a GPU (3 to 8 GB in {SGLANG}, some minutes)"):
             _install_environment(version)
             stamp.set_fresh(SGLANG, pins)
     recipe = stamp.digest([_PARTS / "make_models.py"], pins)

@@ -37,6 +37,8 @@ def main(arguments: list[str]) -> int:
     environment.become_installer()
     with step("packages"):
         packages.ensure(*packages.FOR_INSTALLING, *(() if fast else packages.FOR_TESTS))
+        if not fast:
+            packages.ensure_offered(*packages.FOR_THE_PAGE)
     with step(f"the tests' environment ({VENV})"):
         environment.install_for_tests(VENV)
     failed = [name for name, argv in _static_checks(fast=fast) if not _passes(name, argv)]

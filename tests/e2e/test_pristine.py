@@ -1,7 +1,8 @@
-"""deploy/up on a Debian 12 on which nothing was ever installed: a missing install step shows.
+"""deploy/up on a Debian 12 and an Ubuntu 24.04 on which nothing was ever installed: a missing step shows.
 
-The tree has systemd and apt and no more.  What it gets from this machine are the checkout, the bundle
+The trees have systemd and apt and no more.  What they get from this machine are the checkout, the bundle
 of certificates and the settings of pip and apt, since without them nobody here reaches an index.
+SGLang's environment takes minutes: what `deploy/up` made of the present pins is kept for the next time.
 """
 
 import os
@@ -9,14 +10,16 @@ import re
 import shutil
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from deploy import nspawn
+from deploy import nspawn, sglang_cpu, stamp
 from deploy.environment import ROOT
-from tests.e2e import debian
+from tests.e2e import cache, trees
 from tests.e2e.conftest import Say
 from tests.e2e.inquest import Inquest, decisive
 
@@ -45,18 +48,52 @@ def _named_folders() -> list[Path]:
     return sorted({f.parent if f.name == "simple" else f for f in folders if not f.is_relative_to("/etc")})
 
 
-@pytest.fixture(scope="module")
-def pristine(say: Say) -> Iterator[nspawn.Machine]:
-    say("a pristine Debian 12 (a minute when nothing is cached)")
-    tree = debian.tree("pristine-tree", ["systemd", "systemd-sysv", "python3"])
-    name = f"inquest-pristine-{os.getpid()}"
-    folders = _named_folders()
-    booted = nspawn.boot(name, lower=tree, bind_ro=[ROOT, *folders], memory="8G")
+@dataclass(frozen=True, slots=True)
+class Pristine:
+    """A machine on which nothing was installed yet."""
+
+    machine: nspawn.Machine
+    distribution: trees.Distribution
+    tree: Path
+
+    def keep_sglang(self) -> None:
+        """Keep what `deploy/up` made for SGLang: the next machine of this kind begins with it."""
+
+        def make(folder: Path) -> None:
+            for path in (sglang_cpu.SGLANG, sglang_cpu.MODELS, sglang_cpu.JIT):
+                target = folder / path.relative_to("/")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                subprocess.run(["cp", "-a", self.machine.root / path.relative_to("/"), target], check=True)
+
+        cache.made(*_sglang(self.distribution, self.tree), make)
+
+
+def _sglang(distribution: trees.Distribution, tree: Path) -> tuple[str, str]:
+    """Kind and digest of SGLang's environment in a tree."""
+    recipe = [ROOT / "deploy/sglang-cpu", ROOT / "deploy/sglang_cpu.py"]
+    return f"{distribution.suite}-sglang", stamp.digest(recipe, str(tree))
+
+
+@pytest.fixture(scope="module", params=[trees.DEBIAN, trees.UBUNTU], ids=["debian-12", "ubuntu-24.04"])
+def pristine(request: pytest.FixtureRequest, say: Say) -> Iterator[Pristine]:
+    distribution: trees.Distribution = request.param
+    say(f"a pristine {distribution.name} (a minute when nothing is cached)")
     try:
-        _give_settings(booted.root)
-        yield booted
-    finally:
-        nspawn.down(name)
+        tree = trees.tree(distribution, "pristine", ["systemd", "systemd-sysv", "python3"])
+    except trees.Unreachable as error:
+        if distribution is trees.DEBIAN:
+            raise
+        pytest.skip(str(error))
+    sglang = cache.kept(*_sglang(distribution, tree))
+    lower = [tree] if sglang is None else [sglang, tree]
+    name = f"inquest-pristine-{os.getpid()}"
+    with tempfile.TemporaryDirectory(prefix="machine-", dir=cache.FOLDER) as disk:
+        machine = nspawn.boot(name, lower=lower, bind_ro=[ROOT, *_named_folders()], disk=Path(disk))
+        try:
+            _give_settings(machine.root)
+            yield Pristine(machine, distribution, tree)
+        finally:
+            nspawn.down(name)
 
 
 def _give_settings(root: Path) -> None:
@@ -71,10 +108,11 @@ def _give_settings(root: Path) -> None:
                 shutil.copy(source, target)
 
 
-def test_installs_serves_and_explains_a_death(pristine: nspawn.Machine, say: Say) -> None:
-    _assert_bare(pristine)
+def test_installs_serves_and_explains_a_death(pristine: Pristine, say: Say) -> None:
+    machine = pristine.machine
+    _assert_bare(machine)
     up = subprocess.Popen(
-        pristine.argv([ROOT / "deploy" / "up"], env=_settings()),
+        machine.argv([ROOT / "deploy" / "up"], env=_settings()),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -85,8 +123,9 @@ def test_installs_serves_and_explains_a_death(pristine: nspawn.Machine, say: Say
         for line in up.stdout:
             say(line.rstrip())
     assert up.wait() == 0, "deploy/up failed, see above"
+    pristine.keep_sglang()
 
-    inquest = Inquest(pristine)
+    inquest = Inquest(machine)
     blind = {source["name"] for source in inquest.get("/healthz")["sources"] if source["state"] == "blind"}
     assert blind <= {"cgroup", "coredump", "gpu", "kernel"}, "no more than a container must lack"
     demo = inquest.server("demo")
@@ -94,21 +133,23 @@ def test_installs_serves_and_explains_a_death(pristine: nspawn.Machine, say: Say
     assert answer.status_code == 200
 
     run = demo.current()
-    pristine.run("systemctl", "kill", "--signal=KILL", "--kill-whom=main", demo.unit)
+    machine.run("systemctl", "kill", "--signal=KILL", "--kill-whom=main", demo.unit)
     crash = inquest.crash_of(run)
     assert (crash["cause"], crash["strength"]) == ("external-signal", "confirmed")
     assert "on client request" in "\n".join(decisive(crash))
-    shown = pristine.run("inquest", "show", crash["id"]).stdout
+    shown = machine.run("inquest", "show", crash["id"]).stdout
     assert "external-signal" in shown
 
 
-def test_takes_it_all_away(pristine: nspawn.Machine) -> None:
-    pristine.run(ROOT / "deploy" / "down", "--purge", timeout=120)
+def test_takes_it_all_away(pristine: Pristine) -> None:
+    machine = pristine.machine
+    assert machine.run("systemctl", "is-active", "inquestd.service").stdout == "active\n"
+    machine.run(ROOT / "deploy" / "down", "--purge", timeout=120)
     for left in ("opt/inquest", "etc/inquest", "var/lib/inquest", "var/lib/inquestd", "usr/local/bin/inquest"):
-        assert not (pristine.root / left).exists(), left
-    units = pristine.run("systemctl", "list-units", "--all", "--plain", "--no-legend", "inquest*", "sglang*").stdout
+        assert not (machine.root / left).exists(), left
+    units = machine.run("systemctl", "list-units", "--all", "--plain", "--no-legend", "inquest*", "sglang*").stdout
     assert units == ""
-    users = pristine.run("getent", "passwd", "inquest", "sglang", check=False).stdout
+    users = machine.run("getent", "passwd", "inquest", "sglang", check=False).stdout
     assert users == ""
 
 

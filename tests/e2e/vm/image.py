@@ -15,7 +15,7 @@ from deploy import environment, stamp
 from deploy.host import ROOTFS
 from deploy.nspawn import overlaid
 from deploy.progress import run
-from tests.e2e import cache, debian
+from tests.e2e import cache, trees
 
 HERE = Path(__file__).resolve().parent
 PACKAGES = (
@@ -60,7 +60,7 @@ _MASKED = (
 def image() -> Path:
     """A folder with root.img, vmlinuz and initrd for the present checkout."""
     environment.install()
-    tree = debian.tree("vm-tree", PACKAGES)
+    tree = trees.tree(trees.DEBIAN, "vm", PACKAGES)
     digest = stamp.digest([HERE, ROOTFS, environment.VENV / stamp.NAME], str(tree))
 
     def make(folder: Path) -> None:
