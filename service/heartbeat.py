@@ -176,8 +176,12 @@ def _voluntary_switches(pid: int, proc: Path = Path("/proc")) -> int | None:
 def _is_active(unit: str) -> bool:
     """Whether systemd has the unit serving: one that stops may fall silent."""
     argv = ["systemctl", "show", "--property=ActiveState", "--value", unit]
+    # systemctl tells whoever is named there of its own failures: this unit would bear them in its status.
+    env = {key: value for key, value in os.environ.items() if key != "NOTIFY_SOCKET"}
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=5, check=False, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            argv, env=env, capture_output=True, text=True, timeout=5, check=False, stdin=subprocess.DEVNULL
+        )
     except (OSError, subprocess.TimeoutExpired):
         return True
     return done.stdout.strip() not in {"deactivating", "inactive", "failed"}

@@ -5,6 +5,7 @@ A pid alone may have been given to another process since. Standard library only:
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable
 from contextlib import suppress
@@ -60,12 +61,13 @@ def comm(pid: int, proc: Path = Path("/proc")) -> str:
 
 
 def command_line(pid: int, proc: Path = Path("/proc")) -> str:
-    """Its command line as one line, spaces between the words; empty for a kernel thread, a zombie, or what is gone."""
+    """Its command line as one line, up to its first option, since an option can be a key (``--api-key``) and this ends
+    in the journal; empty for a kernel thread, a zombie, or what is gone."""
     try:
-        words = (proc / str(pid) / "cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ")
-        return " ".join(words.decode("utf-8", "replace").split())
+        words = (proc / str(pid) / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
     except OSError:
         return ""
+    return " ".join(" ".join(itertools.takewhile(lambda word: not word.startswith("--"), words)).split())
 
 
 def unit_of(pid: int, proc: Path = Path("/proc")) -> str:

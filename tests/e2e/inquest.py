@@ -1,5 +1,6 @@
 """Inquest on a booted machine as a test sees it: its servers, its API, its alerts."""
 
+import json
 import subprocess
 import time
 import tomllib
@@ -185,6 +186,12 @@ class Inquest:
         except httpx2.TransportError:
             return False
 
+    def not_answering(self, server: Server) -> str | None:
+        """Since when a server that runs has not answered; None while it answers."""
+        (one,) = [one for one in self.get("/servers")["servers"] if one["unit"] == server.unit]
+        running: dict[str, Any] = one["running"] or {}
+        return running.get("not_answering_since")
+
     def daemon_pid(self) -> int:
         out = self.machine.run("systemctl", "show", "inquestd.service", "--property", "MainPID", "--value").stdout
         return int(out)
@@ -192,11 +199,20 @@ class Inquest:
     def alerts(self, run: Run) -> list[dict[str, Any]]:
         """What the webhook was sent about that life."""
         assert self.webhook is not None, "this machine has no webhook"
-        return [
-            alert["body"]
-            for alert in self.webhook.received
-            if alert["body"]["crash"]["invocation_id"] == run.invocation_id
-        ]
+        bodies = [alert["body"] for alert in self.webhook.received]
+        return [body for body in bodies if (body["crash"] or {}).get("invocation_id") == run.invocation_id]
+
+    def living(self, run: Run) -> list[dict[str, Any]]:
+        """What the webhook was sent about that life while it lasted."""
+        assert self.webhook is not None, "this machine has no webhook"
+        bodies = [alert["body"] for alert in self.webhook.received]
+        return [body for body in bodies if body["details"].get("invocation_id") == run.invocation_id]
+
+    def hangs(self, run: Run) -> list[dict[str, Any]]:
+        """The journal's records that the server of that life does not answer."""
+        match = [f"_SYSTEMD_INVOCATION_ID={run.invocation_id}", "INQUEST_HANG_STATE=not-answering"]
+        lines = self.machine.run("journalctl", "--output=json", "--all", *match).stdout.splitlines()
+        return [json.loads(line) for line in lines]
 
     def told(self, run: Run, *, seconds: float = 10.0) -> list[dict[str, Any]]:
         """Alerts on that life, once there is one."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.inquest import Inquest, Server, decisive
+from tests.e2e.inquest import Inquest, Server, decisive, until
 
 pytestmark = pytest.mark.e2e
 
@@ -64,6 +64,23 @@ def test_systemctl_kill_names_itself(inquest: Inquest, server: Server) -> None:
     crash = inquest.crash_of(run)
     assert (crash["cause"], crash["strength"]) == ("external-signal", "confirmed")
     assert "on client request" in "\n".join(decisive(crash))
+
+
+def test_b8_alive_but_dead(inquest: Inquest, server: Server) -> None:
+    """The unit is active and its main process lives; its child and its port are gone. Nobody would end it."""
+    given_up = '[limits]\non_hang = "restart"\nhang_timeout = "25s"'
+    server.put_spec(SPEC.format(port=30109).replace("[limits]", given_up) + 'STANDIN_DEATH = "linger"\n')
+    run = server.serving()
+    server.post_deadly("/die", {})
+    silent = until(lambda: inquest.not_answering(server), f"{server.unit} is seen not to answer", seconds=30)
+    assert server.show("ActiveState") == "active"
+    assert server.current() == run
+    listed = inquest.machine.run("inquest", "servers").stdout
+    assert f"not answering since {silent[:19].replace('T', ' ')}" in listed
+    crash = inquest.crash_of(run, seconds=60)
+    assert (crash["cause"], crash["strength"]) == ("hang", "confirmed")
+    assert "its health check met ConnectionRefusedError" in crash["summary"]
+    assert "sglang::schedul had ended" in crash["summary"]
 
 
 def test_a_port_that_is_taken_is_refused_before_the_start(inquest: Inquest, server: Server) -> None:

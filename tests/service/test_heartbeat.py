@@ -26,7 +26,11 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(heartbeat, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(heartbeat, "ASK_SECONDS", 0.05)
     monkeypatch.setattr(heartbeat, "ANSWER_SECONDS", 0.3)
-    monkeypatch.setattr(heartbeat, "_is_active", lambda unit: True)
+    # A systemctl that knows of no unit that stops.
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/systemctl").write_text(f'#!/bin/sh\necho "$NOTIFY_SOCKET" >> {tmp_path}/asked\necho active\n')
+    (tmp_path / "bin/systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setattr(stacks, "dump", lambda pids: f"stacks of {len(pids)}")
     monkeypatch.setenv("INVOCATION_ID", "0" * 32)
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
@@ -106,7 +110,7 @@ def test_server_that_answers_is_left_alone(serve: Serve, beat: Beat, notified: L
 
 
 def test_stopped_server_is_told_once_and_told_when_it_is_back(
-    serve: Serve, beat: Beat, notified: Listening, journal: Listening
+    serve: Serve, beat: Beat, notified: Listening, journal: Listening, tmp_path: Path
 ) -> None:
     process, port = serve()
     thread = beat(process, port)
@@ -127,6 +131,8 @@ def test_stopped_server_is_told_once_and_told_when_it_is_back(
     since = int(fields[b"INQUEST_HANG_SINCE_USEC"]) / 1e6
     assert 0 < time.time() - since < 20
     assert b"WATCHDOG=trigger" not in notified.got
+    # A systemctl that fails would tell the unit's status of it.
+    assert set((tmp_path / "asked").read_text().splitlines()) == {""}
 
 
 def test_stopped_server_is_given_up_at_once(serve: Serve, beat: Beat, notified: Listening, journal: Listening) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from service import leftovers
 from service.cgroup import Cgroup
-from service.identity import Identity, Note, identity, note, noted, state
+from service.identity import Identity, Note, command_line, identity, note, noted, state
 from service.leftovers import LeftOver, describe, end, find
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -116,6 +116,15 @@ def test_description_names_what_an_operator_looks_for(start: Start) -> None:
         os.sched_yield()  # the kernel has not set it yet
     assert describe(of(process)).startswith(f"pid {process.pid} (sleep, started ")
     assert describe(of(process)).endswith("sleep 61)")
+
+
+def test_command_line_ends_before_the_options(tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7/cmdline").write_bytes(b"python\0-m\0sglang.launch_server\0--api-key\0hunter2\0")
+    assert command_line(7, tmp_path) == "python -m sglang.launch_server"
+    (tmp_path / "7/cmdline").write_bytes(b"sglang::scheduler\0\0\0")
+    assert command_line(7, tmp_path) == "sglang::scheduler"
+    assert command_line(8, tmp_path) == ""
 
 
 def test_step_touches_nothing_outside_of_the_units_cgroup(

@@ -13,6 +13,7 @@ STANDIN_AT_START is set:
     replay FILE       print the lines of FILE and end as it says
     allocate main     take memory until somebody ends it
     allocate child
+    linger            lose the scheduler and the port, and live on, as main did in some releases of SGLang
 
 A line of FILE begins with who prints it, `main|` or `scheduler|`; `{now}`, `{main}` and `{scheduler}`
 are filled in.  `main!` and `scheduler!` are followed by a signal for that process, or `exit`.
@@ -107,6 +108,9 @@ class Server:
         threading.Thread(target=http.serve_forever, daemon=True).start()
         say(f"[{now()}] The server is fired up and ready to roll!")
         self.dying.wait()
+        if os.environ["STANDIN_DEATH"] == "linger":
+            http.shutdown()
+            http.server_close()
         self.die(os.environ["STANDIN_DEATH"])
         signal.pause()
 
@@ -138,6 +142,9 @@ class Server:
         how, _, what = death.partition(" ")
         if how == "replay":
             self.replay(what)
+        elif how == "linger":
+            self.replaying = True
+            print("exit", file=self.commands)
         elif what == "child":
             print("allocate", file=self.commands)
         else:
