@@ -9,10 +9,12 @@ from forensics.events import (
     Remains,
     ServerArgs,
     SignalSent,
+    SignalTracing,
     UnitState,
+    Xid,
 )
 from forensics.model import Finding, Phase
-from forensics.xid_catalog import CATALOG
+from forensics.xid_catalog import CATALOG, RECOVERY, recovery
 
 _BUILD_MISFIT = (
     "no-kernel-image",
@@ -46,7 +48,7 @@ def advise(cause: str, finding: Finding | None, phase: Phase, ending: Ending) ->
         case "gpu-fault":
             return _gpu_fault(finding)
         case "external-signal":
-            return _external_signal(finding)
+            return _external_signal(finding, ending)
         case "unexplained-kill":
             return _unexplained(ending)
         case "configuration-error":
@@ -156,6 +158,10 @@ _FALLEN = 79
 
 
 def _gpu_fault(finding: Finding) -> tuple[str, ...]:
+    xids = [piece.event for piece in finding.evidence if isinstance(piece.event, Xid)]
+    asked = [recovery(xid.record.message) for xid in xids if xid.xid == RECOVERY]
+    if asked and asked[0] is not None:
+        return (f"Before the next start on this GPU, as its driver asks: {asked[0]}.",)
     number = finding.subclass.removeprefix("xid-")
     known = int(number) if number.isdecimal() else _FALLEN
     action = CATALOG[known if known in CATALOG else _FALLEN].action
@@ -167,14 +173,25 @@ def _gpu_fault(finding: Finding) -> tuple[str, ...]:
 # --- kills ------------------------------------------------------------------------------------------------------
 
 
-def _external_signal(finding: Finding) -> tuple[str, ...]:
+_TRACE = "Have the kernel name the sender of the next one: `systemctl enable --now inquest-sigtrace`."
+
+
+def _external_signal(finding: Finding, ending: Ending) -> tuple[str, ...]:
     sent = next((e.event for e in finding.evidence if isinstance(e.event, SignalSent)), None)
     if sent is not None and sent.sender_unit:
         return (f"Look at what {sent.sender_unit} did at that second: `journalctl _SYSTEMD_UNIT={sent.sender_unit}`.",)
-    return (
+    ask = (
         "Ask who was logged in or which job ran at that second: `journalctl --since` around the time of death, "
-        "and the shells' histories.",
+        "and the shells' histories."
     )
+    # Of `systemctl kill` the tracer would see that systemd sent it, which is known.
+    return (ask, _TRACE) if finding.subclass != "systemctl-kill" and _could_trace(ending) else (ask,)
+
+
+def _could_trace(ending: Ending) -> bool:
+    """Whether the signal tracer did not run, and could: a container's kernel is its host's."""
+    in_container = any("this is a container" in gap.reason for gap in ending.timeline.gaps)
+    return not in_container and ending.timeline.first(SignalTracing) is None
 
 
 def _unexplained(ending: Ending) -> tuple[str, ...]:
@@ -184,7 +201,9 @@ def _unexplained(ending: Ending) -> tuple[str, ...]:
         )
     if not ending.covers("server"):
         return ("Have journald keep all of the unit's lines (LogRateLimitIntervalSec=1us) before the next time.",)
-    return ("Run inquest-sigtrace.service: then the next kill's sender is known.",)
+    if _could_trace(ending):
+        return (_TRACE,)
+    return (f"Read what stands before it: `journalctl _SYSTEMD_INVOCATION_ID={ending.run.invocation_id}`.",)
 
 
 # --- starts -----------------------------------------------------------------------------------------------------

@@ -1,8 +1,10 @@
 """NVIDIA's Xid numbers: mnemonic, what kind of trouble, and the first thing to do. Data, after NVIDIA's Xid Catalog.
 
-Names are those of `nverror.h` in open-gpu-kernel-modules. A number that is not here is reported as it stands.
+Names are those of `nverror.h` in open-gpu-kernel-modules. A number that is not here is reported as it stands. What an
+Xid is, is decided here and nowhere else.
 """
 
+import re
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -26,6 +28,11 @@ _RESTART = "restart the server; if it repeats on one GPU only, have that GPU exa
 _RESET = "reset the GPU (nvidia-smi --gpu-reset, or reboot) before using it again"
 _LINK = "reset the GPU and check the NVLink or C2C connection"
 _BUS = "reboot or power-cycle the machine; check power, temperature and seating"
+
+RECOVERY = 154
+"""The driver's own advice, which goes before this table's."""
+
+_NVLINK_5 = range(144, 151)
 
 CATALOG: dict[int, XidEntry] = {
     8: XidEntry("FIFO_ERROR_WATCHDOG", Kind.APPLICATION, _RESTART),
@@ -55,14 +62,35 @@ CATALOG: dict[int, XidEntry] = {
     143: XidEntry("GPU_INIT_ERROR", Kind.HARDWARE, _RESET),
     **{
         number: XidEntry(f"NVLINK_{unit}_ERROR", Kind.HARDWARE, _LINK)
-        for number, unit in zip(
-            range(144, 151), ("SAW", "RLW", "TLW", "TREX", "NVLPW_CTRL", "NETIR", "MSE"), strict=True
-        )
+        for number, unit in zip(_NVLINK_5, ("SAW", "RLW", "TLW", "TREX", "NVLPW_CTRL", "NETIR", "MSE"), strict=True)
     },
-    154: XidEntry("GPU_RECOVERY_ACTION_CHANGED", Kind.CONSEQUENCE, "do what the driver's line asks for"),
+    RECOVERY: XidEntry("GPU_RECOVERY_ACTION_CHANGED", Kind.CONSEQUENCE, "do what the driver's line asks for"),
     156: XidEntry("RESOURCE_RETIREMENT_EVENT", Kind.HARDWARE, _RESET),
     157: XidEntry("RESOURCE_RETIREMENT_FAILURE", Kind.HARDWARE, "have the GPU replaced"),
     158: XidEntry("GPU_FATAL_TIMEOUT", Kind.HARDWARE, _RESET),
     171: XidEntry("UNCORRECTABLE_DRAM_ERROR", Kind.HARDWARE, _RESET),
     172: XidEntry("UNCORRECTABLE_SRAM_ERROR", Kind.HARDWARE, _RESET),
 }
+
+_RECOVERY = re.compile(r"[Rr]ecovery action changed from .*? to 0x[0-9a-fA-F]+ \((?P<action>[^)]{1,60})\)")
+_RECOVERIES = {
+    "GPU Reset Required": _RESET,
+    "Node Reboot Required": "reboot the machine",
+    "Drain P2P": "end whatever uses its links to other GPUs, then reset it",
+    "Drain and Reset": "end whatever runs on it, then reset it (nvidia-smi --gpu-reset)",
+}
+
+
+def kind(number: int, message: str) -> Kind | None:
+    """What an Xid is; None for a number that is not in the catalogue. The units of NVLink 5 say of each error whether
+    it was fatal."""
+    if number in _NVLINK_5 and " Nonfatal " in message:
+        return Kind.CONSEQUENCE
+    entry = CATALOG.get(number)
+    return entry.kind if entry is not None else None
+
+
+def recovery(message: str) -> str | None:
+    """What the driver's line (Xid 154) asks for, in the words of the catalogue's actions; None when it is nothing."""
+    found = _RECOVERY.search(message)
+    return _RECOVERIES.get(found["action"]) if found is not None else None

@@ -9,6 +9,7 @@ To do:       what the catalogue says for this Xid: reset (`nvidia-smi --gpu-rese
 """
 
 import re
+from collections.abc import Iterator
 
 from forensics.causality import LATE_KERNEL_USEC, Ending, Failure
 from forensics.events import Event, FatalPythonError, GpuLost, GpuMemory, NativeAbort, ServerError, Xid
@@ -16,7 +17,7 @@ from forensics.failure import CUDA, finding, search_machine
 from forensics.fatality import speaks_of_peers
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
 from forensics.oom import survived
-from forensics.xid_catalog import CATALOG, Kind
+from forensics.xid_catalog import CATALOG, RECOVERY, Kind, kind
 
 _IN_LOG = re.compile(
     r"uncorrectable ECC error|uncorrectable NVLink error|GPU is lost|fallen off the bus", re.IGNORECASE
@@ -56,12 +57,21 @@ def match(ending: Ending) -> Finding | NotThis | None:
         subclass="fallen-off-the-bus" if number is None else f"xid-{number}",
         evidence=(
             Evidence(role=Role.INITIATING, event=first, why="the driver's own record"),
+            *_asked_for(ending, first),
             *(Evidence(role=Role.CASCADE, event=e, why="the same GPU trouble") for e in faults if e is not first),
             *ending.aftermath(first),
         )[:12],
         key=("lost" if number is None else f"xid-{number}",),
         notes=notes,
     )
+
+
+def _asked_for(ending: Ending, first: Event) -> Iterator[Evidence]:
+    """The driver's word on what the GPU needs now; the last one counts."""
+    bus = _bus(getattr(first, "pci_bus_id", None))
+    said = [xid for xid in ending.timeline.all(Xid) if xid.xid == RECOVERY and _bus(xid.pci_bus_id) == bus]
+    if said and said[-1].usec >= first.usec - LATE_KERNEL_USEC:
+        yield Evidence(role=Role.CONTEXT, event=said[-1], why="what the driver says the GPU needs now")
 
 
 def names_us(ending: Ending) -> bool:
@@ -79,8 +89,7 @@ def suspects(ending: Ending) -> list[Event]:
 
 def _is_fault(event: object) -> bool:
     if isinstance(event, Xid):
-        entry = CATALOG.get(_number(event))
-        return entry is not None and entry.kind is Kind.HARDWARE
+        return kind(_number(event), event.record.message) is Kind.HARDWARE
     return isinstance(event, GpuLost)
 
 
