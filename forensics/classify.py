@@ -7,6 +7,7 @@ from typing import TypeVar
 from forensics.advice import advise
 from forensics.answering import silence, unanswered
 from forensics.causality import Ending
+from forensics.draft_limit import draft_limit
 from forensics.events import LogStats, Rejected, SpawnFailed, StartLimitHit, Unkillable
 from forensics.failure import headline, sentence
 from forensics.fingerprint import digest, signature
@@ -171,6 +172,8 @@ def _notes(ending: Ending, cause: str) -> list[str]:
         notes.append(sentence(f"While it was stopping, it also failed: {headline(failed, 160)}"))
     if cause != "kernel-oom":
         notes += [_outlived_kill(ending, kill) for kill in ending.oom_kills]
+    if (short := draft_limit(ending)) is not None:
+        notes.append(short)
     hint = ending.timeline.first(SpawnFailed)
     if hint is not None and cause == "unknown":
         notes.append(f"systemd's forked child said: {hint.error}")

@@ -114,6 +114,9 @@ ERRORS = _rows(
      r"[ :(].{0,200})"),
     ("c-assert", "Assertion `", r"^(?P<what>[^\s:]{1,64}: \S{1,200}:\d{1,9}: .{1,200}: Assertion `.*' failed\.)$"),
     ("llvm-error", "LLVM ERROR", r"^LLVM ERROR: (?P<what>.*)"),
+    ("draft-limit", "Target model's context_length",
+     r"Target model's context_length \((?P<context_length>%N)\) is greater than the derived context_length "
+     r"\((?P<draft_limit>%N)\)"),
     ("tree-not-reaped", "kill_process_tree: ",
      r"kill_process_tree: (?P<count>%N) process\(es\) (?:still alive|not reaped)"),
     ("start-fell-through", "Initialization failed", r"^Initialization failed\. Please see the error messages above\."),

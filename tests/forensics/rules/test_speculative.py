@@ -75,3 +75,62 @@ def test_i4_an_asynchronous_error_is_told_as_reported_there_not_as_caused_there(
     assert found.cause == "cuda-error"
     assert "reports" in found.summary
     assert "eagle_info.py" not in found.summary
+
+
+WARNED = (
+    "Warning: Target model's context_length (32768) is greater than the derived context_length (2048). This may lead "
+    "to incorrect model outputs or CUDA errors. Note that the derived context_length may differ from "
+    "max_position_embeddings in the model's config."
+)
+OUT_OF_BOUNDS = (
+    "/pytorch/aten/src/ATen/native/cuda/IndexKernel.cu:93: operator(): block: [17,0,0], thread: [5,0,0] "
+    'Assertion `-sizes[i] <= index && index < sizes[i] && "index out of bounds"` failed.'
+)
+DRAFT = "speculative/eagle_worker.py:533 in draft_forward; models/llama_eagle.py:88 in forward"
+
+
+def drafted(name: str, *, warned: bool = True, error: str, assertion: str = "") -> Life:
+    """A life with a draft model, of which SGLang warned at the start or did not, and its end."""
+    life = Journal(name).life()
+    life.starting().load()
+    if warned:
+        life.sched(WARNED)
+    life.pools().graphs().open().ready().serve(2)
+    if assertion:
+        life.line(assertion, life.scheduler)
+    life.scheduler_raised(DRAFT, error).self_kill()
+    return life
+
+
+ASSERTED = "torch.AcceleratorError: CUDA error: device-side assert triggered"
+
+
+def test_i2_a_draft_that_knows_fewer_positions_is_named_as_the_limit(tmp_path: Path) -> None:
+    """The assertion says that an index was out of bounds, the configuration says whose table was too short."""
+    found = verdict(drafted("i2", error=ASSERTED, assertion=OUT_OF_BOUNDS), tmp_path)
+    assert found.cause == "cuda-error"
+    (note,) = [note for note in found.notes if note.startswith("Draft limit")]
+    assert "knows positions up to 2048" in note
+    assert "the target's context has 32768" in note
+    assert "Set context_length to 2048 at most" in note
+
+
+def test_i2_so_it_is_where_sglang_refuses_the_pair_at_start(tmp_path: Path) -> None:
+    life = Journal("i2-refused").life()
+    life.starting().load()
+    life.scheduler_raised("configs/model_config.py:1314 in _derive_context_length", f"ValueError: {WARNED}")
+    life.self_kill(serving=False)
+    found = verdict(life, tmp_path)
+    assert found.cause == "configuration-error"
+    assert any("knows positions up to 2048" in note for note in found.notes)
+
+
+def test_i2_it_is_not_named_where_it_explains_nothing(tmp_path: Path) -> None:
+    """No warning; another kind of failure; a warning that a prompt quotes while the server serves."""
+    unwarned = drafted("i2-unwarned", warned=False, error=ASSERTED, assertion=OUT_OF_BOUNDS)
+    other = drafted("i2-other", error="KeyError: 'lora'")
+    quoted = Journal("i2-quoted").life()
+    quoted.up().say(f"what is this? {WARNED}").serve(1)
+    quoted.line(OUT_OF_BOUNDS, quoted.scheduler).scheduler_raised(DRAFT, ASSERTED).self_kill()
+    for life in (unwarned, other, quoted):
+        assert not any("Draft limit" in note for note in verdict(life, tmp_path).notes)
