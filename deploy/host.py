@@ -18,6 +18,7 @@ COMMAND = Path("/usr/local/bin/inquest")
 STATE = (Path("/var/lib/inquestd"), Path("/var/lib/sglang"))
 CACHES = (Path("/opt/inquest"), Path("/var/lib/inquest"))
 DAEMON = "inquestd.service"
+MANUAL = Path("/usr/local/share/man")
 _DROPIN = "usr/local/lib/systemd/journald.conf.d/inquest.conf"
 _POLL_SECONDS = 1.0
 
@@ -47,6 +48,7 @@ def install(spec: Path | None) -> str:
     """Put everything in place and start the daemon; returns the name of the server's unit."""
     with step("files, users and units"):
         journald_changed = _put_files()
+        run([environment.VENV / "bin" / "python", "-I", "-m", "forensics.cli.manual", MANUAL])
         unit = _put_spec(spec)
         run(["systemd-sysusers", "/usr/local/lib/sysusers.d/inquest.conf"])
         if sglang_cpu.JIT.exists():
@@ -106,6 +108,8 @@ def remove(*, purge: bool) -> None:
         for file in _installed_files():
             if purge or not file.is_relative_to("/etc"):
                 file.unlink(missing_ok=True)
+        for page in MANUAL.glob("man?/inquest*"):
+            page.unlink()
         COMMAND.unlink(missing_ok=True)
         shutil.rmtree(environment.VENV, ignore_errors=True)
         if purge:

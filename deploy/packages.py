@@ -20,8 +20,11 @@ FOR_TESTS = (
     "mmdebstrap",
     "debian-archive-keyring",
     "e2fsprogs",
+    "fish",
+    "mandoc",
     "qemu-system-x86",
     "shellcheck",
+    "zsh",
 )
 
 _QUIET = {"DEBIAN_FRONTEND": "noninteractive"}

@@ -40,6 +40,8 @@ COMMANDS = (
     Command("drill", "forensics.cli.drill:drill", _MACHINE),
     Command("daemon", "forensics.cli.daemon:daemon", _MACHINE),
 )
+COMPLETING = "_INQUEST_COMPLETE"
+"""The variable by which a shell asks what comes next."""
 EPILOG = (
     "Exit status: 0 done; 1 it could not be done, or a check failed; 2 wrong usage or settings."
     " `inquest preflight` has 69 for a start that would be refused, 78 for a spec with mistakes."
@@ -52,11 +54,18 @@ def build(only: str | None = None) -> typer.Typer:
         name="inquest",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
+        add_completion=False,
+        rich_markup_mode="rich" if sys.stdout.isatty() else None,
         context_settings={"help_option_names": ["-h", "--help"]},
         help="Who killed the server? Verdicts on the deaths of SGLang servers under systemd.",
         epilog=EPILOG,
     )
     app.callback()(_options)
+    if COMPLETING in os.environ:
+        # The scripts for the shells are installed; options that write into people's own files are not needed.
+        from typer._completion_classes import completion_init
+
+        completion_init()
     for command in COMMANDS:
         if only in (None, command.name):
             module, _, attribute = command.where.partition(":")
