@@ -1,36 +1,9 @@
-"""A crash in a few words: one line, a message for a telephone. Pure. The whole of it is `forensics.inquest`."""
+"""A crash in a few words. Pure. The whole of it is `forensics.inquest`, a message `forensics.alerts.words`."""
 
 from forensics.shapes import CrashShape, EvidenceShape
 
 MESSAGE_CHARS = 300
 """A decisive line longer than this is cut in messages; the report has it whole."""
-
-# Said only where the cause itself settles it; a rule that knows more says so in its summary.
-_BLAME = {
-    "configuration-error": "The configuration is to blame.",
-    "environment-error": "The installed environment is to blame, not the server's settings.",
-    "host-reset": "Not the configuration: the host went down.",
-    "gpu-fault": "Not the configuration: the GPU failed.",
-}
-
-
-def message(crash: CrashShape, *, host: str, link: str, amends: bool = False) -> str:
-    """The text of an alert, in the order in which it is read at night: what died and why; whether the configuration
-    is to blame; what to do; the decisive line; where the rest stands."""
-    died = f"{crash['server']} on {host} {'died' if crash['is_crash'] else 'stopped as asked'}"
-    lines = [f"{'Corrected: ' if amends else ''}{died}: {one_line(crash['summary'])} ({judged(crash)})"]
-    if blame := _BLAME.get(crash["cause"]):
-        lines.append(blame)
-    history = crash["history"]
-    if history is not None and crash["is_crash"] and (history["occurrence"] > 1 or history["since_good"]):
-        lines.append(cut(history["sentence"]))
-    lines += crash["advice"][:1]
-    if (decisive := decisive_evidence(crash)) is not None:
-        lines.append(cut(decisive_line(decisive)))
-    elif crash["gaps"]:
-        lines.append("Not seen: " + cut("; ".join(f"{gap['source']}: {gap['reason']}" for gap in crash["gaps"])))
-    lines.append(f"{link}/crashes/{crash['id']}")
-    return "\n".join(lines)
 
 
 def decisive_evidence(crash: CrashShape) -> EvidenceShape | None:

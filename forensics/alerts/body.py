@@ -2,9 +2,9 @@
 
 `{"event", "title", "text", "host", "unit", "server", "count", "since", "until", "back_at", "link", "crash",
 "details"}`: `event` is `crash`, `amended`, `folded`, `start-limit`, `recovered`, `hang`, `answering` or `test`; `text`
-what chat services show; `count` how many deaths it tells of, from `since` to `until`; `back_at` when the server was ready again,
-null while it is not; `crash` the shape of `GET /crashes/{id}`, null where a living run is told of, of which `details`
-say more.
+what chat services show; `count` how many deaths it tells of, from `since` to `until`; `back_at` when the server was
+ready again, null while it is not; `crash` the shape of `GET /crashes/{id}`, null where a living run is told of, of
+which `details` say more.
 """
 
 import json

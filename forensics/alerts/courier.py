@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 
 from forensics.alerts.sink import Refused, Sink
+from forensics.errors import InquestError
 from forensics.redact import redact
 from forensics.store import Outbox
 from forensics.store.rows import now_usec
@@ -70,7 +71,7 @@ class Courier:
                 sink.send(delivery)
             except Exception as error:  # a sink raises when the message has not arrived, with whatever it has
                 wait_seconds = back_off_seconds(delivery.attempts - 1)
-                said = redact(f"{type(error).__name__}: {error}")
+                said = redact(error.message if isinstance(error, InquestError) else f"{type(error).__name__}: {error}")
                 log.warning(
                     "alert %s to %s failed, next try in %.1f s: %s", delivery.key, sink.name, wait_seconds, said
                 )

@@ -25,6 +25,9 @@ from forensics.store.telling import (
     Past,
 )
 
+TAKEN_IN = "taken_in"
+"""In the details of a return: the gathered messages that it tells in their stead."""
+
 CALM_USEC = 3_600_000_000
 """The same death after a longer time than this is told by itself again."""
 
@@ -44,7 +47,11 @@ def decide(happening: Happening, past: Past, manner: Manner, *, wanted: bool) ->
     such a thing at all; who was told of something is told in any case how it went on."""
     match happening.kind:
         case "crash":
-            return (*_overtaken(past), *(_death(happening, past, manner) if wanted else ()))
+            changed = {message.id: message for message in _overtaken(past)}
+            now = replace(past, messages=tuple(changed.get(one.id, one) for one in past.messages))
+            if wanted:
+                changed |= {message.id: message for message in _death(happening, now, manner)}
+            return tuple(changed.values())
         case "amended":
             return tuple(_amended(happening, past, manner, wanted=wanted))
         case "start-limit":
@@ -59,10 +66,12 @@ def decide(happening: Happening, past: Past, manner: Manner, *, wanted: bool) ->
 
 
 def _overtaken(past: Past) -> Iterator[Message]:
-    """A server that is dead again is not back, and does not hang any more."""
-    for message in past.messages:
-        if message.fresh and message.kind in (RECOVERED, HANG, ANSWERING):
-            yield replace(message, state=SUPERSEDED)
+    """A server that is dead again is not back, and does not hang any more. What its return would have told of is
+    gathered on."""
+    over = [one for one in past.messages if one.fresh and one.kind in (RECOVERED, HANG, ANSWERING)]
+    yield from (replace(message, state=SUPERSEDED) for message in over)
+    taken_in = {number for message in over for number in message.details.get(TAKEN_IN, ())}
+    yield from (replace(message, state=WAITING) for message in past.messages if message.id in taken_in)
 
 
 def _death(happening: Happening, past: Past, manner: Manner) -> tuple[Message, ...]:
@@ -154,7 +163,7 @@ def _ready(happening: Happening, past: Past, manner: Manner) -> Iterator[Message
         until_usec=happening.at_usec,
         back_usec=happening.at_usec,
         down=False,
-        details=last.details,
+        details={**last.details, TAKEN_IN: [message.id for message in gathering]},
     )
 
 

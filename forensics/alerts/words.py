@@ -48,26 +48,25 @@ def words(delivery: Delivery, *, host: str, link: str) -> Words:
     crash = delivery.crash
     if crash is None:
         return Words(
-            title=cut(f"{where}: {_TITLES[delivery.kind]}", 100),
+            title=f"{where}: {_LIVING[delivery.kind]}",
             sentence=cut(" ".join(_living(delivery, where)), SENTENCE_CHARS),
-            todo=_TODO_HANG if delivery.kind == HANG else "",
+            todo=_todo_hang(delivery) if delivery.kind == HANG else "",
             link=f"{link}/#/servers/{delivery.server}",
         )
     over = delivery.kind == RECOVERED or not crash["is_crash"]
     return Words(
-        title=cut(f"{_PREFIX.get(delivery.kind, '')}{where}: {_title(delivery, crash)}", 100),
+        title=f"{_PREFIX.get(delivery.kind, '')}{where}: {_title(delivery, crash)}",
         sentence=cut(_PREFIX.get(delivery.kind, "") + "".join(_sentence(delivery, crash, where)), SENTENCE_CHARS),
         blame="" if over else _BLAME.get(crash["cause"], ""),
         history="" if over else _history(crash),
         todo="" if over else " ".join(_todo(delivery, crash)),
-        line="" if delivery.kind == RECOVERED else _line(crash),
+        line="" if over else _line(crash),
         link=f"{link}/crashes/{crash['id']}",
     )
 
 
 _PREFIX = {AMENDED: "Corrected: ", TEST: "Test, nothing died: "}
-_TITLES = {HANG: "does not answer", ANSWERING: "answers again", RECOVERED: "is ready again"}
-_TODO_HANG = 'It still runs. Look at it, or restart it: systemd does so by itself only with on_hang = "restart".'
+_LIVING = {HANG: "does not answer", ANSWERING: "answers again", RECOVERED: "ready again"}
 
 
 def _title(delivery: Delivery, crash: CrashShape) -> str:
@@ -77,7 +76,7 @@ def _title(delivery: Delivery, crash: CrashShape) -> str:
         return f"GIVEN UP after {_deaths(delivery.count)}, {crash['cause']}"
     if not crash["is_crash"]:
         return "no crash"
-    return f"{delivery.count} more times, {crash['cause']}" if delivery.kind == FOLDED else crash["cause"]
+    return f"{_times(delivery.count)}, {crash['cause']}" if delivery.kind == FOLDED else str(crash["cause"])
 
 
 def _sentence(delivery: Delivery, crash: CrashShape, where: str) -> Iterator[str]:
@@ -92,10 +91,9 @@ def _sentence(delivery: Delivery, crash: CrashShape, where: str) -> Iterator[str
         yield f" STAYS DOWN: systemd has given it up after {_deaths(delivery.count)} in {_span(delivery)}."
         yield f" The last time it {_died_of(crash)}: {summary}"
     elif delivery.kind == FOLDED:
-        times = "once more" if delivery.count == 1 else f"{delivery.count} more times"
         # The count follows the verb, so that a locked telephone shows it.
-        yield f" died {times} in {_span(delivery)}, {'ready again since' if delivery.back_usec else 'and is not back'}"
-        yield f" {when(delivery.back_usec)[11:16]} UTC" if delivery.back_usec else ""
+        yield f" died {_times(delivery.count)} in {_span(delivery)}, "
+        yield f"ready again since {when(delivery.back_usec)[11:16]} UTC" if delivery.back_usec else "and is not back"
         yield f"; {_cause(crash)}: {summary}"
     elif not crash["is_crash"]:
         yield f" did not crash, it stopped as asked: {summary}"
@@ -115,6 +113,10 @@ def _cause(crash: CrashShape) -> str:
     return f"{crash['cause']} ({said})" if said else crash["cause"]
 
 
+def _times(more: int) -> str:
+    return "once more" if more == 1 else f"{more} more times"
+
+
 def _deaths(count: int, more: str = "") -> str:
     return f"{count} {more}{'death' if count == 1 else 'deaths'}"
 
@@ -132,6 +134,12 @@ def _living(delivery: Delivery, where: str) -> Iterator[str]:
         yield f"answers again after {_span(delivery)}"
     else:
         yield f"is ready again after {_span(delivery)}"
+
+
+def _todo_hang(delivery: Delivery) -> str:
+    if delivery.details.get("on_hang") == "restart":
+        return "systemd ends and restarts it by itself when it stays so."
+    return f'Restart it: systemctl restart {delivery.unit} (by itself systemd does so with on_hang = "restart").'
 
 
 def _history(crash: CrashShape) -> str:

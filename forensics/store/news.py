@@ -114,6 +114,11 @@ def tell(
     )
 
 
+def is_told(db: sqlite3.Connection, kind: str, invocation_id: str, at_usec: int) -> bool:
+    sql = "SELECT 1 FROM news WHERE kind = ? AND invocation_id = ? AND at_usec = ?"
+    return db.execute(sql, (kind, invocation_id, at_usec)).fetchone() is not None
+
+
 def tally(db: sqlite3.Connection, name: str, unit: str = "", label: str = "", family: str = "") -> None:
     """Inside a transaction: one more of these."""
     db.execute(

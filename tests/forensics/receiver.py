@@ -34,7 +34,14 @@ def receiving(receiver: Receiver, port: int = 0) -> Iterator[Receiver]:
                 return
             answer = receiver.answers.pop(0) if receiver.answers else 204
             receiver.got.append(
-                {"at": at, "path": self.path, "headers": dict(self.headers), "body": json.loads(body), "answer": answer}
+                {
+                    "at": at,
+                    "path": self.path,
+                    "headers": dict(self.headers),
+                    "raw": body,
+                    "body": json.loads(body),
+                    "answer": answer,
+                }
             )
             self.send_response(answer)
             if answer in (301, 307):

@@ -7,9 +7,9 @@ from forensics.codec import dump_run, dump_verdict
 from forensics.inquest import report
 from forensics.model import Doing, Evidence, MemoryFigure, MemoryStory, Role
 from forensics.public import crash_shape, server_name, signal_name, usec, when
-from forensics.report import cut, message, size_words
+from forensics.report import cut, size_words
 from forensics.shapes import CrashShape
-from tests.forensics.factories import EPOCH, clean, crash, main_exit, rejected, traceback
+from tests.forensics.factories import EPOCH, crash, rejected, traceback
 
 TRACEBACK = """Scheduler hit an exception: Traceback (most recent call last):
   File "/srv/eagle_worker.py", line 97, in verify
@@ -24,59 +24,6 @@ def shape(number: int = 1, **changes: Any) -> CrashShape:
 
 def text(crash: CrashShape) -> str:
     return "\n".join(line.text for line in report(crash))
-
-
-# --- the message ---------------------------------------------------------------------------------------------
-
-
-def test_a_message_says_in_this_order_what_blame_remedy_proof_and_link() -> None:
-    initiating = Evidence(role=Role.INITIATING, event=traceback(message=TRACEBACK))
-    told = message(
-        shape(
-            cause="configuration-error",
-            summary="SGLang refused its arguments",
-            advice=("Lower speculative.num_steps.", "second thoughts"),
-            evidence=(Evidence(role=Role.CASCADE, event=main_exit()), initiating),
-        ),
-        host="gpu7",
-        link="http://127.0.0.1:8642",
-    )
-    assert told.splitlines() == [
-        "demo on gpu7 died: SGLang refused its arguments (configuration-error, confirmed)",
-        "The configuration is to blame.",
-        "Lower speculative.num_steps.",
-        "RuntimeError: tensor sizes differ",
-        "http://127.0.0.1:8642/crashes/000000000001",
-    ]
-
-
-def test_blame_is_not_given_where_the_cause_does_not_settle_it() -> None:
-    assert "blame" not in message(shape(cause="kernel-oom"), host="h", link="http://x")
-
-
-def test_without_decisive_evidence_the_message_says_what_was_not_seen() -> None:
-    told = message(shape(cause="unknown", strength=None, evidence=(), advice=()), host="h", link="http://x")
-    assert told.splitlines()[0].endswith("(unknown)")
-    assert told.splitlines()[1] == "Not seen: gpu: no NVIDIA driver on this machine"
-
-
-def test_a_correction_says_that_it_is_one() -> None:
-    stopped = clean(1)
-    told = message(
-        crash_shape(dump_run(stopped.run), dump_verdict(stopped.verdict), revision=2), host="h", link="x", amends=True
-    )
-    assert told.startswith("Corrected: demo on h stopped as asked: ")
-
-
-def test_a_verdict_that_may_change_says_so() -> None:
-    assert "(python-exception, confirmed, may still change)" in message(
-        shape(awaits=("kernel",)), host="h", link="http://x"
-    )
-
-
-def test_hostile_text_stays_on_its_line() -> None:
-    told = message(shape(summary="a\r\nb\x1b[2Jc\u202ed\u2028e"), host="h", link="http://x")
-    assert told.splitlines()[0] == "demo on h died: a b [2Jc d e (python-exception, confirmed)"
 
 
 def test_a_long_line_is_cut() -> None:
