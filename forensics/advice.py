@@ -13,6 +13,7 @@ from forensics.events import (
     UnitState,
     Xid,
 )
+from forensics.memory import is_unified
 from forensics.model import Finding, Phase
 from forensics.xid_catalog import CATALOG, RECOVERY, recovery
 
@@ -94,6 +95,10 @@ def _kernel_oom(finding: Finding, ending: Ending) -> tuple[str, ...]:
         )
     if not finding.subclass.startswith("memcg"):
         step = "Give the host more memory, or limit the other services on it: the whole host was short."
+        if is_unified(ending):
+            step = (
+                f"Lower mem_fraction_static{_now(ending, 'mem_fraction_static')}: the GPU's memory is the host's here."
+            )
         return (fewer, step) if fewer else (step,)
     path = next((e.event.oom_memcg for e in finding.evidence if isinstance(e.event, OomKill) and e.event.oom_memcg), "")
     limit = _limit(finding, ending)

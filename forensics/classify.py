@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from forensics import oom
 from forensics.advice import advise
 from forensics.answering import silence, unanswered
 from forensics.causality import Ending
@@ -13,12 +14,11 @@ from forensics.failure import headline, sentence
 from forensics.fingerprint import digest, signature
 from forensics.ground import ground
 from forensics.history import speculation
-from forensics.memory import story
+from forensics.memory import starved_driver, story
 from forensics.missing import weighed
 from forensics.model import Doing, Family, Finding, NotThis, Phase, Role, RuledOut, Run, Strength, Supervision, Verdict
-from forensics.oom import Kill
 from forensics.phase import became_ready, began_usec, doing, phase
-from forensics.rules import RULES, Rule
+from forensics.rules import RULES, Rule, stop_timeout
 from forensics.supervision import supervision
 from forensics.timeline import Timeline
 
@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 NOT_CRASHES = frozenset({"clean-stop"})
+"""And a server that a shutdown of the host could not wait for: nobody needs to be woken for that."""
 _NEVER_STARTED = ("exec-failure", "preflight-refused", "clean-stop")
 """Of these it goes without saying that the server had not logged a line."""
 
@@ -92,7 +93,7 @@ def _verdict(
         summary=_summary(ending, cause, finding, at, busy if ready else None),
         phase=at,
         became_ready=ready,
-        is_crash=cause not in NOT_CRASHES,
+        is_crash=cause not in NOT_CRASHES and subclass != stop_timeout.SHUTDOWN_KILL,
         doing=busy,
         evidence=evidence,
         ruled_out=tuple(ruled_out),
@@ -172,6 +173,12 @@ def _notes(ending: Ending, cause: str) -> list[str]:
         notes.append(sentence(f"While it was stopping, it also failed: {headline(failed, 160)}"))
     if cause != "kernel-oom":
         notes += [_outlived_kill(ending, kill) for kill in ending.oom_kills]
+        if not ending.oom_kills and (counted := oom.counted(ending.timeline)) is not None:
+            notes.append(
+                f"{_killed_before(ending, counted.usec)}, by the unit's own count; the kernel's record was not found."
+            )
+    if cause != "host-reset" and (starved := starved_driver(ending)) is not None:
+        notes.append(starved)
     if (short := draft_limit(ending)) is not None:
         notes.append(short)
     hint = ending.timeline.first(SpawnFailed)
@@ -180,9 +187,11 @@ def _notes(ending: Ending, cause: str) -> list[str]:
     return notes
 
 
-def _outlived_kill(ending: Ending, kill: Kill) -> str:
-    seconds = max(0, ending.end_usec - kill.usec) / 1e6
+def _outlived_kill(ending: Ending, kill: oom.Kill) -> str:
+    return f"{_killed_before(ending, kill.usec)}, {kill.task} ({kill.pid})."
+
+
+def _killed_before(ending: Ending, usec: int) -> str:
+    seconds = max(0, ending.end_usec - usec) / 1e6
     when = f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
-    return (
-        f"The kernel's OOM killer had killed a process of this unit, {kill.task} ({kill.pid}), {when} before the end."
-    )
+    return f"{when} before the end the kernel's OOM killer had killed a process of this unit"

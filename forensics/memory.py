@@ -6,13 +6,17 @@ SGLang's `GB` are GiB. On unified-memory machines NVML has no figures and SGLang
 from collections.abc import Iterator
 
 from forensics.causality import Ending
-from forensics.events import CgroupMemory, Event, GpuMemory, HostMemory, Milestone, OomVictim, Remains
+from forensics.events import CgroupMemory, DriverNoMemory, Event, GpuMemory, HostMemory, Milestone, OomVictim, Remains
 from forensics.model import MemoryFigure, MemoryStory
 
 _GIB = 2**30
 _TREND_USEC = 60_000_000
 _STEADY_BYTES = 64 * 2**20
-
+_STARVED_USEC = 120_000_000
+_UNIFIED = (
+    "This machine's GPU takes its memory from the host's, and no cgroup counts that: the unit's figures and its limit "
+    "do not show it."
+)
 
 _MEMORY_CAUSES = ("kernel-oom", "userspace-oom-kill", "cuda-oom", "unexplained-kill")
 _MEMORY_REFUSALS = ("memory", "running-request", "kv", "state-cache")
@@ -104,7 +108,28 @@ def _last_cgroup(ending: Ending) -> CgroupMemory | None:
     return ending.timeline.last(CgroupMemory)
 
 
+def is_unified(ending: Ending) -> bool:
+    """Whether the GPUs take their memory from the host's (GB10, Jetson), where NVML gives no figures. No cgroup counts
+    that: a limit that was not reached says nothing then."""
+    return any(gpu.total_bytes is None for gpu in ending.timeline.all(GpuMemory))
+
+
+def starved_driver(ending: Ending) -> str | None:
+    """In words, that the GPU driver could not get host memory shortly before the end; None when it could."""
+    last = ending.timeline.last(DriverNoMemory, before=ending.run.ended_usec)
+    if last is None or ending.first_sign_usec - last.usec > _STARVED_USEC:
+        return None
+    seconds = max(0, ending.first_sign_usec - last.usec) / 1e6
+    return f"The GPU driver could not get host memory {seconds:.0f} s before the end ({last.record.message[:80]})."
+
+
 def _sentence(ending: Ending, cause: str) -> str:
+    if is_unified(ending):
+        return f"{_UNIFIED} {_change(ending, cause)}"
+    return _change(ending, cause)
+
+
+def _change(ending: Ending, cause: str) -> str:
     trend = _trend(ending)
     if cause == "cuda-oom":
         return (
@@ -125,7 +150,8 @@ def _trend(ending: Ending) -> tuple[str, int, float] | None:
         (event, event.current_bytes) for event in ending.timeline.all(CgroupMemory) if event.current_bytes is not None
     ]
     host = [(event, event.total_bytes - event.available_bytes) for event in ending.timeline.all(HostMemory)]
-    for name, samples in (("The unit's memory", unit), ("The host's used memory", host)):
+    of_unit, of_host = ("The unit's memory", unit), ("The host's used memory", host)
+    for name, samples in (of_host, of_unit) if is_unified(ending) else (of_unit, of_host):
         last = [(event, size) for event, size in samples if _in_last_minute(ending, event)]
         if len(last) >= 2:
             seconds = (last[-1][0].usec - last[0][0].usec) / 1e6

@@ -7,7 +7,7 @@ Kernels before 5.0 name pid and cgroup in different lines; in a storm only `Kill
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from forensics.events import Batch, OomKill, OomLimit, OomVictim
+from forensics.events import Batch, OomKill, OomLimit, OomVictim, Remains, UnitOomKill
 from forensics.fatality import LINGER_USEC, SURVIVAL_USEC
 from forensics.model import Run
 from forensics.timeline import Timeline
@@ -132,6 +132,13 @@ def _victim_elsewhere(run: Run, comm: str) -> str:
     if comm.startswith("sglang::"):
         return "child"
     return "main" if run.exit_code == "killed" and run.exit_status == 9 else "helper"
+
+
+def counted(timeline: Timeline) -> UnitOomKill | Remains | None:
+    """The unit's own count of an OOM kill: systemd's notice, or memory.events as it was read after the end."""
+    remains = timeline.last(Remains)
+    risen = remains is not None and remains.memory is not None and bool(remains.memory.oom_kill)
+    return timeline.first(UnitOomKill) or (remains if risen else None)
 
 
 def survived(timeline: Timeline, usec: int) -> bool:

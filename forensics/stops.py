@@ -25,6 +25,7 @@ STREAM_SKEW_USEC = 500_000
 _STOP_STATES = ("stop", "stop-sigterm", "stop-watchdog", "stop-post", "final-sigterm", "final-watchdog")
 _START_STATES = ("start", "start-pre", "start-post")
 _START_COMMANDS = ("ExecCondition", "ExecStartPre", "ExecStartPost")
+SHUTDOWN_LATE_USEC = 10_000_000
 _SAME_STEP_USEC = 500_000
 """PID 1 writes a unit's result and the end of the job that waited for it in one go."""
 
@@ -56,6 +57,15 @@ def start_timed_out(timeline: Timeline) -> StateTimedOut | None:
 def runtime_limit(timeline: Timeline) -> StateTimedOut | None:
     """RuntimeMaxSec= ran out: systemd stops the unit, as it was told to."""
     return next((event for event in timeline.all(StateTimedOut) if event.state == "running"), None)
+
+
+def host_shutdown(run: Run, timeline: Timeline) -> HostShutdown | None:
+    """The host was going down as this unit was stopped. Without logind, PID 1 speaks of it only when the last unit is
+    down, which is the one that had held it up."""
+    shutdown = timeline.first(HostShutdown)
+    late = timeline.first(StopRequested) is not None
+    known = shutdown is not None and shutdown.usec <= run.ended_usec + (SHUTDOWN_LATE_USEC if late else 0)
+    return shutdown if known else None
 
 
 def systemd_had_a_reason(run: Run, timeline: Timeline) -> bool:
@@ -90,7 +100,8 @@ def asked(run: Run, timeline: Timeline) -> Event | None:
                 return stopped
     ended = timeline.first(BootEnded)
     shutdown = timeline.first(HostShutdown)
-    if shutdown and (ended is None or ended.orderly) and (exit_ is None or shutdown.usec <= exit_.usec):
+    end_usec = exit_.usec if exit_ is not None else run.ended_usec
+    if shutdown and (ended is None or ended.orderly) and shutdown.usec <= end_usec:
         return shutdown
     timed_out = stop_timed_out(timeline)
     # By itself this says only that systemd had begun a stop; of its own reasons one may be lost, or be a watchdog's.

@@ -38,6 +38,7 @@ from forensics.relay import relay_of, without_writer
 from forensics.sources import RECORDED, losses, rejected, sigtrace
 from forensics.sources.journal import Lines
 from forensics.sources.server import ServerLog, parse_decode
+from forensics.stops import SHUTDOWN_LATE_USEC
 from forensics.timeline import Timeline
 
 LINGER_USEC = 300_000_000
@@ -238,7 +239,8 @@ class Tracker:
                 continue
             if isinstance(event, CoreDump) and not _core_is_of(event, run.record):
                 continue
-            if isinstance(event, HostShutdown) and run.record.ended_usec is not None:
+            ended = run.record.ended_usec
+            if isinstance(event, HostShutdown) and ended is not None and event.usec > ended + SHUTDOWN_LATE_USEC:
                 continue
             if isinstance(event, SignalSent | SignalTracing) and not _signal_is_of(entry, event, run.record):
                 continue

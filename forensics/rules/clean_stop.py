@@ -8,8 +8,18 @@ To do:       nothing. Where it ended by itself and nobody had asked, read its la
              _SYSTEMD_INVOCATION_ID=…`).
 """
 
+from forensics import stops
 from forensics.causality import NATIVE_SIGNALS, Ending
-from forensics.events import Event, HostShutdown, LogStats, ProcessExit, ServerSignal, StateTimedOut, UnitResult
+from forensics.events import (
+    Event,
+    LeftOverProcess,
+    LogStats,
+    ProcessExit,
+    ServerSignal,
+    StateTimedOut,
+    SystemdKill,
+    UnitResult,
+)
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
 from forensics.phase import became_ready
 from forensics.rules.external_signal import cut_short
@@ -39,7 +49,9 @@ def _requested(ending: Ending, stop: Event) -> Finding | NotThis | None:
         return None
     if cut_short(ending):
         return NotThis(why="somebody killed it before it could end by itself")
-    kind = {HostShutdown: "host-shutdown", StateTimedOut: "runtime-limit"}.get(type(stop), "requested")
+    kind = "runtime-limit" if isinstance(stop, StateTimedOut) else "requested"
+    if stops.host_shutdown(run, ending.timeline) is not None:
+        kind = "host-shutdown"
     evidence = [Evidence(role=Role.INITIATING, event=stop, why="the stop was asked for")]
     if ending.sigterm:
         evidence.append(Evidence(role=Role.CASCADE, event=ending.sigterm, why="SGLang began to drain"))
@@ -47,18 +59,41 @@ def _requested(ending: Ending, stop: Event) -> Finding | NotThis | None:
         evidence.append(Evidence(role=Role.TEARDOWN, event=ending.main_exit, why="how the main process ended"))
     # SGLang says so when it kills itself at the end of a stop, in one way or another.
     foreign = run.exit_code == "killed" and run.exit_status == 9 and not _said_why(ending)
+    left = _left_overs(ending)
+    evidence += [Evidence(role=Role.TEARDOWN, event=event, why="what main had left behind") for event in left[:4]]
     notes = []
     if foreign:
         notes.append("It did not say that it killed itself at the end of the stop: somebody may have cut it short.")
     if ending.unhealthy:
         notes.append("Its health check had failed before the stop: something was wrong that no record here names.")
+    strength = Strength.LIKELY if notes else Strength.CONFIRMED
+    if left:
+        notes.append(_told(left))
     return Finding(
-        strength=Strength.LIKELY if notes else Strength.CONFIRMED,
+        strength=strength,
         summary=f"{_HOW[kind]} and {_ended(ending)}.",
         subclass=kind,
         evidence=tuple(evidence),
         notes=tuple(notes),
     )
+
+
+def _left_overs(ending: Ending) -> list[SystemdKill | LeftOverProcess]:
+    """Processes of the unit that main's orderly end left behind: killed by systemd at once, or left to run."""
+    main = ending.run.main_pid
+    kills = [kill for kill in ending.timeline.all(SystemdKill) if kill.target_pid != main]
+    return [*kills, *ending.timeline.all(LeftOverProcess)]
+
+
+def _told(left: list[SystemdKill | LeftOverProcess]) -> str:
+    killed = [f"{event.target_pid} ({event.comm})" for event in left if isinstance(event, SystemdKill)]
+    running = [f"{event.left_pid} ({event.comm})" for event in left if isinstance(event, LeftOverProcess)]
+    said = []
+    if killed:
+        said.append(f"systemd killed what the main process had left behind: {', '.join(killed[:4])}.")
+    if running:
+        said.append(f"Left running: {', '.join(running[:4])}.")
+    return " ".join(said)
 
 
 def _ended(ending: Ending) -> str:

@@ -10,9 +10,12 @@ To do:       raise timeout_stop in the spec to the length of the longest answers
 
 from forensics import stops
 from forensics.causality import Ending
-from forensics.events import Event, HostShutdown, ServerSignal, StateTimedOut, SystemdKill
+from forensics.events import Event, ServerSignal, StateTimedOut, SystemdKill
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
 from forensics.senders import by_whom
+
+SHUTDOWN_KILL = "shutdown-kill"
+"""The subclass of a kill in a shutdown of the host: no crash."""
 
 
 def match(ending: Ending) -> Finding | NotThis | None:
@@ -43,7 +46,7 @@ def match(ending: Ending) -> Finding | NotThis | None:
     return Finding(
         strength=Strength.CONFIRMED,
         summary=_summary(ending, stop, timed_out, drain),
-        subclass=timed_out.state,
+        subclass=SHUTDOWN_KILL if stops.host_shutdown(ending.run, ending.timeline) else timed_out.state,
         evidence=tuple(evidence[:12]),
         key=(timed_out.state,),
     )
@@ -61,7 +64,8 @@ def _summary(ending: Ending, stop: Event, timed_out: StateTimedOut, drain: list[
             f"The stop ran into its timeout in systemd's state {timed_out.state}{after}: main had ended, "
             f"{who} had not, and systemd ended it by {what}."
         )
-    asked = "The host was shut down" if ending.timeline.first(HostShutdown) else "A stop was asked for"
+    shutdown = stops.host_shutdown(ending.run, ending.timeline)
+    asked = "The host was shut down" if shutdown else "A stop was asked for"
     return f"{asked}, the server did not end in time, and systemd ended it by {what}{after}.{draining}"
 
 

@@ -63,7 +63,8 @@ def _missing(ending: Ending) -> str:
 
 def _why_not(ending: Ending) -> str:
     if ending.oom_unread is not None:
-        return f"the kernel speaks of one in unknown words: {ending.oom_unread.record.message[:120]}"
+        words = ending.oom_unread.record.message[:120]
+        return f"the kernel speaks of an OOM kill in words that are not known: {words}"
     if ending.covers("kernel"):
         return "one was recorded in this unit, but it does not fit this end"
     return ending.why_not_covered("kernel")

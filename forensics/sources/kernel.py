@@ -240,7 +240,8 @@ PATTERNS: tuple[tuple[str, re.Pattern[str], Callable[[Record, Groups], Event | N
     ("no killable processes", re.compile(r"(?:Memory cgroup o|O)ut of memory and no killable processes.*"), _silent),
 )
 
-_OOM_WORDS = re.compile(r"(?:Memory cgroup o|O)ut of memory|oom-kill:|Killed process")
+_OOM_WORDS = re.compile(r"(?:Memory cgroup o|O)ut of memory|\b(?:OOM|oom)[-_ ]kill(?:ed|ing|s)?\b|Killed process")
+"""What a record about a kill says in whatever words; `oom-killer` and the functions of a stack trace are none."""
 
 
 _ANY_WORD = re.compile("|".join(sorted({re.escape(row[0]) for row in PATTERNS})) + f"|{_OOM_WORDS.pattern}")

@@ -4,6 +4,7 @@ import pty
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -62,6 +63,28 @@ def test_crashes_in_plain_columns(store: Store, inquest: Inquest, capsys: pytest
         "000000000001  2026-03-01 12:01:01  demo    python-exception  confirmed"
         "  The scheduler died of RuntimeError: tensor sizes differ",
     ]
+
+
+@pytest.mark.usefixtures("api")
+def test_b6_the_cause_of_each_crash_stands_in_one_line_newest_first_within_a_second(
+    store: Store, inquest: Inquest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    causes = ("kernel-oom", "cuda-error", "external-signal", "stop-timeout", "python-exception")
+    order = [number * 37 % 101 for number in range(1, 101)]
+    for number in order:
+        store.save(
+            crash(number, cause=causes[number % 5], summary=f"what\nhappened {number}", unit="sglang-flap.service")
+        )
+    began = time.monotonic()
+    assert inquest("crashes", "--limit", "100") == 0
+    took = time.monotonic() - began
+    _, *lines = capsys.readouterr().out.splitlines()
+    newest_first = sorted(order, reverse=True)
+    assert [line.split()[0] for line in lines] == [f"{number:012x}" for number in newest_first]
+    for number, line in zip(newest_first, lines, strict=True):
+        assert f"  {causes[number % 5]} " in line
+        assert line.endswith(f"what happened {number}")
+    assert took <= 1
 
 
 @pytest.mark.usefixtures("api")

@@ -2,28 +2,15 @@
 
 import itertools
 import json
-from collections.abc import Callable
 from io import BytesIO
 
 import pytest
 
-from forensics.events import CgroupMemory, Gap, OomVictim
-from forensics.model import Verdict
+from forensics.events import OomVictim
 from forensics.sources.export import read_export, read_json
-from forensics.tracker import Tracker
-from tests.cases.replay import judge, replay
+from tests.cases.replay import replay
 from tests.cases.story import IDS, Journal, Life
-
-SERVE = "managers/scheduler.py:2201 in event_loop; speculative/eagle_worker.py:612 in verify"
-
-
-def told(story: Callable[[Journal, Life], object]) -> Verdict:
-    journal = Journal(name=story.__qualname__)
-    life = journal.life()
-    story(journal, life)
-    gaps = [Gap(source=gap["source"], reason=gap["reason"]) for gap in journal.gaps]
-    return replay(read_json(BytesIO(journal.dump().encode())), {life.unit}, gaps)[0].verdict
-
+from tests.forensics.rules.telling import SERVE, memory_of, told, verdict_on
 
 RECORDS = ("ours", "others", "none")
 ENDS = (("killed", 9), ("exited", 1), ("exited", 137), ("killed", 15))
@@ -101,17 +88,10 @@ def test_a17_a_cgroup_at_its_limit_is_no_oom_kill() -> None:
     """Page cache fills a cgroup to its limit in ordinary life."""
     journal = Journal(name="a17")
     life = journal.life()
-    life.up().killed()
-    tracker = Tracker((life.unit,))
-    for entry in read_json(BytesIO(journal.dump().encode())):
-        tracker.feed(entry)
-    (record,) = tracker.records()
-    full = CgroupMemory(
-        record=record.events[-1].record, current_bytes=2**34, peak_bytes=2**34, max_bytes=2**34,
-        swap_current_bytes=0, oom=0, oom_kill=0,
-    )  # fmt: skip
-    tracker.add(record.invocation_id, [full])
-    assert judge(tracker, record.invocation_id).verdict.cause == "external-signal"
+    life.up()
+    full = memory_of(life, current_bytes=2**34, peak_bytes=2**34, max_bytes=2**34, oom=0, oom_kill=0)
+    life.killed()
+    assert verdict_on(journal, life, [full]).verdict.cause == "external-signal"
 
 
 @pytest.mark.parametrize("comm", ["a,pid=1,uid=0", "x) total-vm", "\x1b[31mred", "ünïcödé", "sglang::schedul", "a b c"])
