@@ -140,7 +140,7 @@ def deaths(webhook: Webhook, count: int, program: str, *, kill: bool) -> list[fl
     for number in track(range(count), f"{count} deaths, {what}", console=Console(stderr=True), transient=True):
         unit = start(f"{what}-{number}", program)
         if kill:
-            time.sleep(0.3)
+            time.sleep(0.3)  # as long as the raising one lives, so that both are measured alike
             pid = subprocess.run(
                 ["systemctl", "show", "-P", "MainPID", unit], capture_output=True, text=True, check=True
             )
@@ -159,7 +159,7 @@ def watching(webhook: Webhook, process: psutil.Process, rate: int, seconds: floa
     """Percent of one core, MiB resident, MiB of the NVML reader, while a unit logs at this rate."""
     unit = start(f"logs-{rate}", LOGS, str(rate))
     try:
-        time.sleep(3)
+        time.sleep(3)  # the start itself is not what is measured
         before, began = run_seconds(process), time.monotonic()
         time.sleep(seconds)
         used = (run_seconds(process) - before) / (time.monotonic() - began)

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from systemd import id128
 
 from forensics.entry import Entry
 from forensics.events import (
@@ -278,7 +279,6 @@ def test_a_server_cannot_say_that_it_was_not_executed() -> None:
 
 
 def test_the_ids_are_systemd_s() -> None:
-    id128 = pytest.importorskip("systemd.id128")
     ours = {
         "UNIT_STARTING": systemd.UNIT_STARTING,
         "UNIT_STARTED": systemd.UNIT_STARTED,

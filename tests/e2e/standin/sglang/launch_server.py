@@ -24,7 +24,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -47,8 +46,8 @@ def allocate() -> None:
         taken.append(bytearray(os.urandom(4096)) * (PIECE_BYTES // 4096))
 
 
-def scheduler(commands: int) -> None:
-    """The child: does what main says over a pipe, a line at a time."""
+def scheduler(commands: int, said: int) -> None:
+    """The child: does what main says over a pipe, a line at a time, and writes a byte when it has said something."""
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_NAME, b"sglang::scheduler")
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -57,6 +56,7 @@ def scheduler(commands: int) -> None:
             word, _, rest = line.rstrip("\n").partition(" ")
             if word == "say":
                 say(rest)
+                os.write(said, b".")
             elif word == "signal":
                 os.kill(os.getpid(), int(rest))
             elif word == "allocate":
@@ -69,20 +69,23 @@ class Server:
     def __init__(self, port: int) -> None:
         self.port = port
         read, write = os.pipe()
+        self.said, said = os.pipe()
         self.child = os.fork()
         if self.child == 0:
             os.close(write)
-            scheduler(read)
+            scheduler(read, said)
             os._exit(0)
         os.close(read)
+        os.close(said)
         self.commands = os.fdopen(write, "w", buffering=1)
         self.dying = threading.Event()
         self.replaying = False
+        self.watcher = threading.Thread(target=self.watch_child, daemon=True)
 
     def serve(self) -> None:
         signal.signal(signal.SIGTERM, self.stop)
         signal.signal(signal.SIGUSR1, self.kill_self)
-        threading.Thread(target=self.watch_child, daemon=True).start()
+        self.watcher.start()
         if death := os.environ.get("STANDIN_AT_START"):
             self.die(death)
         server = self
@@ -169,14 +172,14 @@ class Server:
             say(text)
         else:
             print(f"say {text}", file=self.commands)
-            time.sleep(0.002)  # keeps the recorded order between the two writers
+            os.read(self.said, 1)  # keeps the recorded order between the two writers
 
     def end(self, who: str, how: str) -> None:
         if who == "main":
             os.kill(os.getpid(), signal.Signals[how])
         else:
             print("exit" if how == "exit" else f"signal {int(signal.Signals[how])}", file=self.commands)
-            time.sleep(0.2)
+            self.watcher.join()
 
 
 if __name__ == "__main__":
