@@ -158,7 +158,7 @@ def score(recording: Recording) -> Iterator[Scored]:
     for truth in recording.truths:
         own = next((one.verdict for one in judged if _is_of(one, truth)), None)
         answer = Answer(own.cause, own.strength, own.summary) if own else Answer()
-        lines = [entry.message for entry in recording.entries if _in_journalctl_u(entry, truth)]
+        lines = [entry.message for entry in recording.entries if in_journalctl_u(entry, truth)]
         yield _scored(recording.path.name, truth.right, answer, lines, _result(recording.entries, truth))
 
 
@@ -197,7 +197,7 @@ def _outcome(answer: Answer, right: tuple[str, ...]) -> str:
 # --- baselines ------------------------------------------------------------------------------------------------
 
 
-def _in_journalctl_u(entry: Entry, truth: Truth) -> bool:
+def in_journalctl_u(entry: Entry, truth: Truth) -> bool:
     """What `journalctl -u UNIT` shows of this run."""
     ids = (entry.get("_SYSTEMD_INVOCATION_ID"), entry.get("INVOCATION_ID"))
     shown = entry.get("_SYSTEMD_UNIT") == truth.unit or (entry.get("UNIT") == truth.unit and entry.from_systemd)

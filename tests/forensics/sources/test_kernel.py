@@ -389,6 +389,28 @@ def test_an_unknown_wording_about_oom_is_not_silent(message: str) -> None:
     assert facts(kernel.parse(kernel_line(message))) == (Unparsed, {"about": "oom"})
 
 
+@pytest.mark.parametrize("bus", ["0000:41:00", "00000018:01:00", "0000:C1:00"])
+@pytest.mark.parametrize("instance", ["", " GPU-I:05", " GPU-I:05 GPU-CI:00"])
+@pytest.mark.parametrize(
+    ("process", "pid", "name"),
+    [
+        ("", None, None),
+        ("pid=812, name=sglang::schedul, ", 812, "sglang::schedul"),
+        ("pid='812', name=python3, ", 812, "python3"),
+        ("pid='<unknown>', name=<unknown>, ", None, None),
+    ],
+)
+@pytest.mark.parametrize(("suffix", "caused_by"), [("", None), (" caused by previous Xid 79", 79)])
+def test_e10_every_form_that_the_driver_prints(
+    bus: str, instance: str, process: str, pid: int | None, name: str | None, suffix: str, caused_by: int | None
+) -> None:
+    """`Xid (PCI:%04x:%02x:%02x[ GPU-I:%02u[ GPU-CI:%02u]]): %u, [pid=%u, name=%s, ]%s[ caused by previous Xid %u]` of
+    kernel_rc.c (595), and the older quoted pids. The instance of a MIG is not a part of the bus address."""
+    line = f"NVRM: Xid (PCI:{bus}{instance}): 45, {process}Ch 00000008{suffix}"
+    named = {"pci_bus_id": bus.lower(), "xid": 45, "xid_pid": pid, "name": name, "caused_by_xid": caused_by}
+    assert facts(kernel.parse(kernel_line(line))) == (Xid, named)
+
+
 OOM = TABLE[7][1]
 
 

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forensics import xid_catalog
 from forensics.entry import Entry
+from forensics.events import GpuLost, Xid
 from forensics.sources import RECORDED, kernel, oomkillers, systemd
 from forensics.sources.export import read_export, read_json
 from tests.forensics.sources.entries import entry
@@ -58,6 +60,47 @@ def test_no_record_makes_a_parser_raise(
 def test_the_gate_of_the_kernel_s_lines_lets_every_fact_through(message: str) -> None:
     given_entry = entry(message, _TRANSPORT="kernel", SYSLOG_IDENTIFIER="kernel")
     assert kernel.parse(given_entry) is None or kernel.interesting(message)
+
+
+XIDS = [row[1] for row in TABLE if row[2] in (Xid, GpuLost)] + [
+    "NVRM: Xid (PCI:0000:41:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)",
+    "NVRM: Xid (PCI:0000:41:00): 145, pid=7, name=a, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0xf1 0x7d 0x0b)",
+]
+pieces = st.sampled_from(["", ",", ")", "(", ":", "pid=", "'", "name=", "\n", "NVRM: Xid (PCI:", "0" * 40, "-1", "é"])
+cuts = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 40), pieces | st.text(max_size=6)), max_size=5)
+
+
+@given(st.sampled_from(XIDS), cuts)
+def test_e8_a_bent_xid_line_is_an_xid_or_nothing(line: str, cuts: list[tuple[int, int, str]]) -> None:
+    """Whatever was cut out of it or put into it; what is made of it can be looked up and told."""
+    for at, length, put in cuts:
+        line = line[:at] + put + line[at + length :]
+    event = kernel.parse(entry(line, _TRANSPORT="kernel", SYSLOG_IDENTIFIER="kernel"))
+    if isinstance(event, Xid):
+        assert 0 <= event.xid < 100_000
+        assert event.xid_pid is None or event.xid_pid >= 0
+        assert event.pci_bus_id == event.pci_bus_id.lower() != ""
+        assert xid_catalog.kind(event.xid, line) in (None, *xid_catalog.Kind)
+    assert xid_catalog.recovery(line) is None or "recovery action changed" in line.lower()
+
+
+@pytest.mark.parametrize("line", XIDS)
+def test_e8_a_long_xid_line_takes_linear_time(line: str) -> None:
+    """Sixteen times the text in at most so many times the time, and some for a busy machine."""
+
+    def seconds(times: int) -> float:
+        filled = [line + put * (times * 4096 // len(put)) for put in ("a", "9", " ", ",", " caused by previous Xid ")]
+        given_entries = [entry(text, _TRANSPORT="kernel", SYSLOG_IDENTIFIER="kernel") for text in filled]
+        took = []
+        for _ in range(5):
+            began = time.process_time()
+            for given_entry in given_entries:
+                kernel.parse(given_entry)
+                xid_catalog.recovery(given_entry.message)
+            took.append(time.process_time() - began)
+        return min(took)
+
+    assert seconds(16) < 0.005 + 16 * 4 * seconds(1)
 
 
 @given(texts, st.sampled_from(IDS), st.text(max_size=8))
