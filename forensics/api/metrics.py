@@ -15,6 +15,7 @@ from forensics.api.shapes import Health
 from forensics.public import server_name
 from forensics.store import Store
 from forensics.store.news import Tally
+from forensics.store.rows import now_usec
 
 VERDICT_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 UNKNOWN = ("unknown", "unknown")
@@ -80,6 +81,7 @@ class Metrics:
         yield crashes
         for name, what, text in (
             ("restarts", "inquest_restarts", "Restarts that systemd scheduled after a run had ended."),
+            ("start_limits", "inquest_start_limits", "Times that systemd gave the server up at its start limit."),
             ("amended", "inquest_verdicts_amended", "Verdicts that later evidence changed."),
         ):
             of_each = dict.fromkeys(names, 0)
@@ -118,12 +120,15 @@ class Metrics:
             yield gauge
 
     def _of_alerts(self, tallies: list[Tally]) -> Iterator[Metric]:
-        states = self._store.outbox.states()
-        waiting = GaugeMetricFamily("inquest_alerts_waiting", "Alerts that a sink did not take yet.", labels=("sink",))
-        for sink, count in states.items():
-            waiting.add_metric((sink,), count.get("waiting", 0))
+        sinks = self._store.outbox.states()
+        owed = self._store.outbox.owed(now_usec())
+        waiting = GaugeMetricFamily(
+            "inquest_alerts_waiting", "Alerts whose time has come and that a sink did not take yet.", labels=("sink",)
+        )
+        for sink in sinks:
+            waiting.add_metric((sink,), owed.get(sink, 0))
         yield waiting
-        tries = {(sink, outcome): 0 for sink in states for outcome in ("delivered", "failed")}
+        tries = {(sink, outcome): 0 for sink in sinks for outcome in ("delivered", "failed")}
         tries |= {(t.unit, t.label): t.count for t in tallies if t.name == "deliveries"}
         deliveries = CounterMetricFamily(
             "inquest_alert_deliveries", "Tries to deliver an alert.", labels=("sink", "outcome")

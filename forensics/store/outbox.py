@@ -195,6 +195,12 @@ class Outbox:
                 tuple(sinks),
             ).rowcount
 
+    def owed(self, now_usec: int) -> dict[str, int]:
+        """How many messages of each sink should be there by now; what is still being gathered is not among them."""
+        sql = "SELECT sink, count(*) AS n FROM outbox WHERE state = 'waiting' AND due_usec <= ? GROUP BY sink"
+        with self._database.reading() as db:
+            return {row["sink"]: row["n"] for row in db.execute(sql, (now_usec,))}
+
     def states(self) -> dict[str, dict[str, int]]:
         """How many messages of each sink are in which state."""
         with self._database.reading() as db:
