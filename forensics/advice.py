@@ -8,6 +8,7 @@ from forensics.events import (
     PreflightRefused,
     Remains,
     ServerArgs,
+    ServerError,
     SignalSent,
     SignalTracing,
     UnitState,
@@ -27,6 +28,12 @@ _POOL_TOO_SMALL = ("max-running-request-is-zero", "not-enough-memory", "no-gpu-m
                    "hybrid")  # fmt: skip
 
 
+_FEWER_COMPILERS = "Set MAX_JOBS=2 in [env], so that fewer compilers run at once."
+_NCCL = {
+    "rendezvous": "See that every node was started, with the same dist_init_addr, and can reach that address and port.",
+    "shared-memory": "Give /dev/shm more room (`df -h /dev/shm`; for a container --shm-size or --ipc=host).",
+}
+
 _EXEMPTIONS = {
     "systemd-oomd": "Raise the memory that the slice may use, or exempt the unit (ManagedOOMPreference=avoid).",
     "earlyoom": "Give the host more memory, or exempt the server from earlyoom (its option --avoid).",
@@ -38,14 +45,14 @@ def advise(cause: str, finding: Finding | None, phase: Phase, ending: Ending) ->
     """At most two steps. The first is the one to take."""
     if finding is None:
         return ()
-    unit, subclass = ending.run.unit, finding.subclass
+    subclass = finding.subclass
     match cause:
         case "kernel-oom":
             return _kernel_oom(finding, ending)
         case "cuda-oom":
             return _cuda_oom(finding, phase, ending)
         case "cuda-error":
-            return _cuda_error(subclass)
+            return _cuda_error(subclass, finding.summary)
         case "gpu-fault":
             return _gpu_fault(finding)
         case "external-signal":
@@ -59,9 +66,23 @@ def advise(cause: str, finding: Finding | None, phase: Phase, ending: Ending) ->
         case "userspace-oom-kill":
             return (_EXEMPTIONS.get(subclass, _EXEMPTIONS["systemd-oomd"]),)
         case "native-crash":
-            if (core := ending.core_dump) is not None:
-                return (f"Read the core's stacks: `coredumpctl info {core.coredump_pid}`.",)
-            return (f"Have the next core kept (limit_core in the spec), then read it: `coredumpctl info {unit}`.",)
+            return _native_crash(subclass, ending)
+        case "environment-error" if subclass == "compiler-killed":
+            return (_FEWER_COMPILERS,)
+        case "environment-error" if "ptxas" in finding.summary:
+            return (
+                "Point Triton at a ptxas that knows this GPU (TRITON_PTXAS_PATH in [env]), or install a newer Triton.",
+            )
+        case "nccl-error" if subclass in _NCCL:
+            return (_NCCL[subclass],)
+        case "hang" if any(error.name == "py-spy-failed" for error in ending.timeline.all(ServerError)):
+            return ("Install py-spy where SGLang runs: it was missing, so the log has no stacks of that moment.",)
+        case "hang" if subclass == "health-check":
+            return ("Next time, before it is restarted: `py-spy dump` of each scheduler shows where it stands.",)
+        case "python-exception" if subclass == "token-pool":
+            return (
+                "Lower max_running_requests; if it comes back at low load, search SGLang's issues: its count is wrong.",
+            )
         case "python-exception" if subclass == "unread":
             return ("Have journald keep all of the unit's lines (LogRateLimitIntervalSec=1us) before the next time.",)
         case "nccl-error" if subclass != "collective-timeout":
@@ -88,7 +109,7 @@ def advise(cause: str, finding: Finding | None, phase: Phase, ending: Ending) ->
 
 
 def _kernel_oom(finding: Finding, ending: Ending) -> tuple[str, ...]:
-    fewer = "Set MAX_JOBS=2 in [env], so that fewer compilers run at once." if _was_building(finding, ending) else ""
+    fewer = _FEWER_COMPILERS if _was_building(finding, ending) else ""
     if finding.subclass == "counted":
         return (
             "Make the kernel log readable for the daemon (`journalctl -k` must show this boot): it names the victim.",
@@ -151,12 +172,18 @@ def _now(ending: Ending, name: str) -> str:
 # --- GPUs -------------------------------------------------------------------------------------------------------
 
 
-def _cuda_error(subclass: str) -> tuple[str, ...]:
+_BLOCKING = {"HIP": "AMD_SERIALIZE_KERNEL=3", "ROCm": "AMD_SERIALIZE_KERNEL=3", "NPU": "ASCEND_LAUNCH_BLOCKING=1",
+             "ACL": "ASCEND_LAUNCH_BLOCKING=1"}  # fmt: skip
+"""What CUDA_LAUNCH_BLOCKING=1 is called elsewhere."""
+
+
+def _cuda_error(subclass: str, summary: str) -> tuple[str, ...]:
     if any(word in subclass for word in _BUILD_MISFIT):
         return ("Install builds of torch and sgl-kernel for this GPU and driver, or a newer driver.",)
     if "captur" in subclass:
         return ("Start once with disable_cuda_graph: then the operation that cannot be captured shows itself.",)
-    return ("Run once with CUDA_LAUNCH_BLOCKING=1 in [env]: then the traceback shows the kernel that really failed.",)
+    switch = _BLOCKING.get(summary.partition(" ")[0], "CUDA_LAUNCH_BLOCKING=1")
+    return (f"Run once with {switch} in [env]: then the traceback shows the kernel that really failed.",)
 
 
 _FALLEN = 79
@@ -211,12 +238,26 @@ def _unexplained(ending: Ending) -> tuple[str, ...]:
     return (f"Read what stands before it: `journalctl _SYSTEMD_INVOCATION_ID={ending.run.invocation_id}`.",)
 
 
+def _native_crash(subclass: str, ending: Ending) -> tuple[str, ...]:
+    if (core := ending.core_dump) is not None:
+        return (f"Read the core's stacks: `coredumpctl info {core.coredump_pid}`.",)
+    if subclass.startswith("sigbus"):
+        return ("Look at /dev/shm first (`df -h /dev/shm`): memory mapped from a full one ends a process so.",)
+    unit = f" {ending.run.unit}" if ending.run.unit.endswith(".service") else ""
+    return (f"Have the next core kept (limit_core in the spec), then read it: `coredumpctl info{unit}`.",)
+
+
 # --- starts -----------------------------------------------------------------------------------------------------
 
 
 def _configuration(subclass: str, ending: Ending) -> tuple[str, ...]:
     if subclass == "address-in-use":
         return ("See who holds the port (`ss -ltnp`), end that or choose another port, and start again.",)
+    if subclass == "model-not-fetched":
+        return (
+            "Download the model beforehand and give its folder as the path; for a gated one accept its licence and set "
+            "HF_TOKEN.",
+        )
     if any(word in subclass for word in _POOL_TOO_SMALL):
         now = _now(ending, "mem_fraction_static")
         return (

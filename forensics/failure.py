@@ -14,7 +14,9 @@ _QUOTING_TYPES = (
 _QUOTING_FRAME = re.compile(r"/(?:constrained|xgrammar|llguidance|outlines\w*|jinja2|json|pydantic\w*|function_call)/")
 
 CUDA = re.compile(
-    r"(?:CUDA|HIP)(?: driver)? error(?: \S+)?: ?(?P<error>[^\n.;]{1,160})"
+    r"(?P<runtime>CUDA|HIP)(?: driver)? error(?: \S+)?: ?(?P<error>[^\n.;]{1,160})"
+    r"|(?P<npu>NPU|ACL)(?: function error| stream synchronize failed)[:,] ?(?P<code>[^\n;]{1,160})"
+    r"|(?P<xpu>level_zero backend failed with error: [^\n]{1,80})"
     r"|(?P<status>CU(?:BLAS|SOLVER|SPARSE|FFT|DNN)_STATUS_\w+)"
     r"|(?P<enum>cudaError[A-Z]\w+)"
     r"|Cuda failure (?:\d+ )?'(?P<nccl>[^'\n]{1,120})'"
@@ -114,13 +116,15 @@ def finding(
     failure leads to, and the line's writer is known; else its words alone are not enough."""
     known = failure.record.pid is not None
     certain = known and ending.explains_exit(failure)
+    began = failure.chained[0] if isinstance(failure, Traceback) and failure.chained else ""
+    first = f"the first failure, of {who(failure, ending)}{f', which began as {began[:200]}' if began else ''}"
     default_key = (headline(failure, 120), innermost(failure))
     return Finding(
         strength=Strength.CONFIRMED if certain else Strength.LIKELY,
         summary=summary,
         subclass=subclass,
         evidence=(
-            Evidence(role=Role.INITIATING, event=failure, why=why or f"the first failure, of {who(failure, ending)}"),
+            Evidence(role=Role.INITIATING, event=failure, why=why or first),
             *ending.aftermath(failure),
         ),
         key=tuple(stable(part) for part in (key or default_key) if part),

@@ -68,12 +68,14 @@ _ECHO_TEXT = re.compile(
 _PEER_TEXT = re.compile(r"NCCL|nccl|[Gg]loo|TCPStore|DistBackendError|DistNetworkError|ZMQError|zmq|socket|peer")
 _FAILING_ERRORS = (
     "scheduler-watchdog", "nccl-timeout", "nccl-heartbeat", "process-group-watchdog", "usage-error", "device-assert",
-    "address-in-use", "glibc-abort", "c-assert", "llvm-error", "foreign-error",
+    "address-in-use", "glibc-abort", "c-assert", "llvm-error", "foreign-error", "gpu-memory-fault", "caught-signal",
+    "failed-check",
 )  # fmt: skip
-_NEVER_MAINS = ("scheduler-watchdog", "nccl-timeout", "nccl-heartbeat", "process-group-watchdog", "device-assert")
+_NEVER_MAINS = ("scheduler-watchdog", "nccl-timeout", "nccl-heartbeat", "process-group-watchdog", "device-assert",
+                "gpu-memory-fault")  # fmt: skip
 """Said by main, which has no GPU, these are somebody's prompt."""
 
-_ABORTS = ("glibc-abort", "c-assert", "llvm-error")
+_ABORTS = ("glibc-abort", "c-assert", "llvm-error", "caught-signal", "failed-check")
 
 _CHILDREN = ("scheduler", "detokenizer", "controller", "tokenizer")
 

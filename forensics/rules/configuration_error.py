@@ -6,15 +6,16 @@ Followed by: exit status 1 or 2 from main; from the scheduler SIGQUIT to main an
 Needs:       the server's log up to its end, not rate-limited.
 To do:       change what the message names in the spec, run `inquest units check`, start again. A port in use: see who
              holds it (`ss -ltnp`). Too little left for the KV cache: raise mem_fraction_static, or use a smaller draft
-             model or a shorter context_length.
+             model or a shorter context_length. A model that could not be fetched: download it beforehand.
 """
 
 import re
 from dataclasses import replace
 
+from forensics import frames
 from forensics.causality import Ending
 from forensics.events import Milestone, ServerArgs, ServerError, Traceback, UnitStarted, UnitStarting
-from forensics.failure import decisive_line, finding, headline, search, sentence
+from forensics.failure import decisive_line, finding, headline, innermost, search, sentence
 from forensics.model import Finding, NotThis, Strength
 from forensics.phase import became_ready
 
@@ -38,10 +39,15 @@ _REFUSING_TYPES = ("ValueError", "AssertionError", "KeyError", "NotImplementedEr
                    "AttributeError", "OSError", "SafetensorError", "OutOfResources")  # fmt: skip
 """Types that say, before the server was ever ready, that something given to it does not fit."""
 
-_SERVING_FRAME = re.compile(r"event_loop|run_event_loop|forward_step|run_batch|process_batch_result|run_busy_loop")
-_STARTING_FRAME = re.compile(r"load_model|load_weights|from_pretrained|init_|__init__$|launch_|get_config")
-
 _SHAPES = re.compile(r"shapes cannot be multiplied|Sizes of tensors must match|size mismatch|must match the size")
+
+HUB = re.compile(
+    r"gated repo|GatedRepoError|RepositoryNotFoundError|RevisionNotFoundError|LocalEntryNotFoundError"
+    r"|OfflineModeIsEnabled|couldn't connect to '|is not a valid model identifier"
+    r"|40[134] Client Error(?:\. \(Request ID|[^\n]{0,80}huggingface)|outgoing traffic has been disabled"
+    r"|[Cc]annot find an appropriate cached snapshot"
+)
+"""What huggingface_hub and transformers say when a model is not here and cannot be fetched."""
 
 
 _WORDS = {
@@ -74,27 +80,36 @@ def match(ending: Ending) -> Finding | NotThis | None:
     if became_ready(ending, before=failure.usec):
         return NotThis(why="the server had accepted its configuration and was ready before it failed")
     kind = failure.exception.rsplit(".", 1)[-1]
+    if not _seen(ending) and frames.in_serving_loop(failure):
+        return NotThis(why="whether it was raised at start is not in the log, and it came up through the serving loop")
+    if hub := search(HUB, failure):
+        return finding(
+            ending,
+            failure,
+            summary=sentence(
+                f"A model that is not on this machine could not be fetched: {decisive_line(failure, hub)}"
+            ),
+            subclass="model-not-fetched",
+        )
     known = search(PATTERN, failure)
-    if known is None and not _at_start(ending, failure):
+    if known is None and not _seen(ending) and not frames.in_start(failure):
         return NotThis(why="whether it was raised at start is not in the log")
-    if known is None and kind not in _REFUSING_TYPES and not (kind == "RuntimeError" and search(_SHAPES, failure)):
+    shapes = kind in ("RuntimeError", "Exception") and search(_SHAPES, failure) is not None
+    if known is None and kind not in _REFUSING_TYPES and not shapes:
         return NotThis(why="no refusal of the configuration in the failure that began it")
+    place = f" in {innermost(failure)}" if not failure.text and innermost(failure) else ""
     found = finding(
         ending,
         failure,
-        summary=sentence(f"{_WORDS[known is not None]}: {decisive_line(failure, known) or headline(failure)}"),
+        summary=sentence(f"{_WORDS[known is not None]}: {decisive_line(failure, known) or headline(failure)}{place}"),
         subclass=re.sub(r"[^a-z0-9]+", "-", (known[0] if known else kind).lower()).strip("-")[:50],
     )
     # Of an exception that nobody here knows, its type and that it came before the server was ready are all there is.
     return found if known is not None else replace(found, strength=Strength.LIKELY)
 
 
-def _at_start(ending: Ending, failure: Traceback) -> bool:
-    """Whether the start is known to have been under way: systemd's or SGLang's own record of it is there, or the
-    frames say so. An excerpt of a log may have neither."""
+def _seen(ending: Ending) -> bool:
+    """Whether the start is known to have been under way: systemd's or SGLang's own record of it is there. An excerpt
+    of a log may have neither."""
     begun = (UnitStarting, UnitStarted, ServerArgs, Milestone)
-    if any(isinstance(event, begun) for event in ending.timeline.events):
-        return True
-    functions = [frame.rpartition(" in ")[2] for frame in failure.frames]
-    serving = any(_SERVING_FRAME.match(function) for function in functions)
-    return not serving and any(_STARTING_FRAME.match(function) for function in functions)
+    return any(isinstance(event, begun) for event in ending.timeline.events)

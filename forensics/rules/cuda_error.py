@@ -7,7 +7,8 @@ Needs:       the server's log with the traceback; the kernel's log, else a fault
              open.
 To do:       run once with CUDA_LAUNCH_BLOCKING=1 in [env]: the line that reports it is often not the kernel that
              failed. Where build and GPU do not fit, install builds of torch and sgl-kernel for this GPU and driver, or
-             a newer driver. While capturing: start once with disable_cuda_graph.
+             a newer driver. While capturing: start once with disable_cuda_graph. On ROCm the variable is
+             AMD_SERIALIZE_KERNEL=3, on Ascend ASCEND_LAUNCH_BLOCKING=1.
 """
 
 import re
@@ -15,13 +16,14 @@ from dataclasses import replace
 
 from forensics.causality import Ending, Failure
 from forensics.events import ServerError, Xid
-from forensics.failure import CUDA, finding, search_machine
+from forensics.failure import CUDA, finding, search_machine, stable
 from forensics.model import Evidence, Finding, NotThis, Role
+from forensics.oom import survived
 
 _ASYNCHRONOUS = re.compile(
     r"illegal|misaligned|assert|launch failure|unspecified|EXECUTION_FAILED|INTERNAL_ERROR|ECC|hardware|program counter"
 )
-_LATER = " CUDA reports it at a later call, so the line that raised is often not the kernel that failed."
+_LATER = "reports it at a later call, so the line that raised is often not the kernel that failed."
 
 
 def match(ending: Ending) -> Finding | NotThis | None:
@@ -30,26 +32,38 @@ def match(ending: Ending) -> Finding | NotThis | None:
         return None
     found = search_machine(CUDA, failure)
     asserted = _asserted(ending, failure)
-    if found is None and asserted is None:
-        return NotThis(why="no CUDA error in the failure that began it")
-    if found is not None:
-        name = next(text for text in found.groupdict().values() if text).strip()
+    if isinstance(failure, ServerError) and failure.name == "gpu-memory-fault":
+        runtime, name = "ROCm", dict(failure.values)["what"]
+    elif found is not None:
+        runtime, name = _named(found)
+    elif asserted is not None:
+        runtime, name = "CUDA", "device-side assert triggered"
     else:
-        name = "device-side assert triggered"
-    xids = [xid for xid in ending.timeline.all(Xid) if ending.run.owns_pid(xid.xid_pid)]
-    initiating = failure if found is not None else asserted
-    assert initiating is not None
+        return NotThis(why="no CUDA error in the failure that began it")
+    initiating = asserted if found is None and asserted is not None else failure
+    later = f" {runtime} {_LATER}" if _ASYNCHRONOUS.search(name) else ""
     result = finding(
         ending,
         initiating,
-        summary=f"CUDA error: {name}{_assertion(asserted)}.{_LATER if _ASYNCHRONOUS.search(name) else ''}",
-        subclass=re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60],
+        summary=f"{runtime} error: {name}{_assertion(asserted)}.{later}",
+        subclass=re.sub(r"[^a-z0-9]+", "-", stable(name).lower()).strip("-")[:60],
         key=("cuda-error", name),
     )
+    owned = (xid for xid in ending.timeline.all(Xid) if ending.run.owns_pid(xid.xid_pid))
+    xids = [xid for xid in owned if not survived(ending.timeline, xid.usec)]
     extra = [Evidence(role=Role.CONTEXT, event=xid, why="the driver's record of it") for xid in xids[:2]]
     if asserted is not None and asserted is not initiating:
         extra.insert(0, Evidence(role=Role.CONTEXT, event=asserted, why="the assertion that failed on the device"))
     return replace(result, evidence=(result.evidence[0], *extra, *result.evidence[1:]))
+
+
+def _named(found: re.Match[str]) -> tuple[str, str]:
+    """The runtime that reported it, and what it said."""
+    said = found.groupdict()
+    if name := said["npu"]:
+        return name, said["code"].strip()
+    name = next(text for key, text in said.items() if text and key != "runtime").strip()
+    return said["runtime"] or ("XPU" if said["xpu"] else "CUDA"), name
 
 
 def _assertion(asserted: ServerError | None) -> str:

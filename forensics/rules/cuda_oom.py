@@ -11,22 +11,29 @@ To do:       while serving, lower mem_fraction_static by 0.02 to 0.05; at the st
 
 import re
 
-from forensics.causality import Ending
-from forensics.events import Milestone
+from forensics import frames
+from forensics.causality import Ending, Failure
+from forensics.events import Milestone, ServerArgs
 from forensics.failure import finding, search_machine
 from forensics.model import Finding, NotThis
 from forensics.phase import became_ready
 
 PATTERN = re.compile(
-    r"(?:(?:CUDA|HIP) out of memory|OutOfMemoryError: Out of memory)\. Tried to allocate (?P<tried>[\d.]+ \w+)"
+    r"(?:\b(?:CUDA|HIP|NPU|XPU|MUSA) out of memory|OutOfMemoryError: Out of memory)\. "
+    r"Tried to allocate (?P<tried>[\d.]+ \w+)"
     r"|(?:CUDA|HIP)(?: driver)? error: out of memory|Triton Error \[CUDA\]: out of memory"
     r"|CUBLAS_STATUS_ALLOC_FAILED|Cuda failure (?:2 )?'out of memory'|cudaMalloc failed: out of memory"
     r"|cudaErrorMemoryAllocation|Lack of device memory"
 )
 _FIGURES = re.compile(
     r"GPU (?P<gpu>\d+) has a total capacity of (?P<total>[\d.]+ \w+) of which (?P<free>[\d.]+ \w+) is free"
+    r"|\((?P<device>[A-Z]{3,4} \d+); (?P<total2>[\d.]+ \w+) total capacity; .{0,120}?; (?P<free2>[\d.]+ \w+) free;"
 )
 _OTHERS = re.compile(r"Process (?P<pid>\d+) has (?P<held>[\d.]+ \w+) memory in use")
+_ALLOCATED = re.compile(r"Of the allocated memory ([\d.]+ \w+) is allocated by PyTorch")
+_SMALL_SHARE = 0.05
+"""A desktop or a monitor on the GPU is not why a model does not fit."""
+_UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
 def match(ending: Ending) -> Finding | NotThis | None:
@@ -37,20 +44,23 @@ def match(ending: Ending) -> Finding | NotThis | None:
         )
     text = found.string
     tried = found["tried"]
-    figures, other = _FIGURES.search(text), _OTHERS.search(text)
-    where = _where(ending, ending.failure.usec)
-    words = [f"GPU memory ran out {where}"]
+    figures = _FIGURES.search(text)
+    total = (figures["total"] or figures["total2"]) if figures else None
+    other = _other(text, total)
+    where = _where(ending, ending.failure)
+    words = [f"GPU memory ran out {where}".rstrip()]
     if tried:
         words.append(f": {tried} more were asked for")
     if figures:
-        words.append(f", {figures['free']} of {figures['total']} were free on GPU {figures['gpu']}")
+        free = figures["free"] or figures["free2"]
+        words.append(f", {free} of {total} were free on {figures['device'] or 'GPU ' + figures['gpu']}")
     if other:
         words.append(f"; process {other['pid']}, which torch does not count as this one, held {other['held']}")
     return finding(
         ending,
         ending.failure,
         summary="".join(words) + ".",
-        subclass=_SUBCLASSES.get(where, "startup"),
+        subclass=_SUBCLASSES[where],
         key=("cuda-oom", where),
     )
 
@@ -61,18 +71,48 @@ _SUBCLASSES = {
     "as the KV cache was allocated": "kv-cache",
     "while graphs were captured": "graph-capture",
     "in the warm-up": "warmup",
+    "during the start": "startup",
+    "": "",
+}
+_STEPS = {subclass: where for where, subclass in _SUBCLASSES.items()}
+_MILESTONES = {
+    "load-weight-begin": "while loading weights",
+    "load-weight-end": "as the KV cache was allocated",
+    "graph-capture-begin": "while graphs were captured",
+    "uvicorn-running": "in the warm-up",
 }
 
 
-def _where(ending: Ending, usec: int) -> str:
-    """The step of the start that was under way, as SGLang's own lines tell."""
-    if became_ready(ending, before=usec):
+def _where(ending: Ending, failure: Failure) -> str:
+    """The step that was under way, as the frames tell, or else SGLang's own lines; empty where neither does."""
+    if became_ready(ending, before=failure.usec):
         return "while serving"
-    passed = [milestone.name for milestone in ending.timeline.all(Milestone) if milestone.usec <= usec]
-    steps = {
-        "load-weight-begin": "while loading weights",
-        "load-weight-end": "as the KV cache was allocated",
-        "graph-capture-begin": "while graphs were captured",
-        "uvicorn-running": "in the warm-up",
-    }
-    return steps.get(passed[-1] if passed else "", "during the start")
+    if known := frames.step(failure):
+        return _STEPS[known]
+    passed = [milestone.name for milestone in ending.timeline.all(Milestone) if milestone.usec <= failure.usec]
+    if passed:
+        return _MILESTONES.get(passed[-1], "during the start")
+    if frames.in_serving_loop(failure):
+        return "" if ending.timeline.first(ServerArgs) else "while serving"
+    return "during the start"
+
+
+def _other(text: str, total: str | None) -> re.Match[str] | None:
+    """The largest other process on that GPU, unless what it holds is too little to matter.
+
+    In a container torch does not find its own pid among those that NVML names, and lists itself as another process:
+    it is the one that holds what torch allocated, and little more.
+    """
+    listed = sorted(_OTHERS.finditer(text), key=lambda found: _bytes(found["held"]))
+    allocated = _ALLOCATED.search(text)
+    if allocated is not None and "this process has" not in text:
+        own = next((found for found in listed if _bytes(found["held"]) >= _bytes(allocated[1])), None)
+        listed = [found for found in listed if found is not own]
+    if not listed or (total and _bytes(listed[-1]["held"]) < _bytes(total) * _SMALL_SHARE):
+        return None
+    return listed[-1]
+
+
+def _bytes(size: str) -> float:
+    number, _, unit = size.partition(" ")
+    return float(number) * _UNITS.get(unit, 0)

@@ -14,6 +14,11 @@ from forensics.failure import innermost, said, stable
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
 from forensics.senders import by_whom
 
+_LAST_WORDS = ("glibc-abort", "c-assert", "llvm-error", "caught-signal", "failed-check")
+_NAMED = {"Segmentation fault": 11, "Aborted": 6, "Bus error": 7, "Illegal instruction": 4, "SIGSEGV": 11,
+          "SIGABRT": 6, "SIGBUS": 7, "SIGILL": 4, "Floating": 8, "SIGFPE": 8}  # fmt: skip
+"""As faulthandler, UCX, glog and absl call them."""
+
 
 def match(ending: Ending) -> Finding | NotThis | None:
     if (sent := ending.outsider) is not None and sent.signal in NATIVE_SIGNALS:
@@ -26,6 +31,8 @@ def match(ending: Ending) -> Finding | NotThis | None:
         return None  # A Python exception came first; whatever aborted later is its cascade.
     witnesses: list[tuple[Event, str]] = []
     signal, victim = _signal(ending)
+    if signal is None and told is not None:
+        signal = _spoken(told)
     if ending.core_dump is not None:
         witnesses.append((ending.core_dump, "systemd-coredump caught it"))
     if ending.segfault is not None:
@@ -68,8 +75,14 @@ def _ordered_abort(ending: Ending) -> Event | None:
 
 
 def _glibc(failure: object) -> ServerError | None:
-    named = isinstance(failure, ServerError) and failure.name in ("glibc-abort", "c-assert", "llvm-error")
+    named = isinstance(failure, ServerError) and failure.name in _LAST_WORDS
     return failure if named and isinstance(failure, ServerError) else None
+
+
+def _spoken(told: FatalPythonError | NativeAbort | ServerError) -> int:
+    """The signal by the dying process's own words: who says nothing else aborts."""
+    words = told.error if isinstance(told, FatalPythonError) else said(told)
+    return next((number for word, number in _NAMED.items() if words.startswith(word)), 6)
 
 
 def _signal(ending: Ending) -> tuple[int | None, str]:

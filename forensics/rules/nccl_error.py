@@ -6,7 +6,7 @@ Followed by: `terminate called after throwing an instance of 'c10::DistBackendEr
 Needs:       the log of every rank: the rank that failed first is the one to look at, and its echo comes from the
              others.
 To do:       run once with NCCL_DEBUG=INFO in [env]: NCCL then says which link or call failed. After a collective that
-             timed out, look for the rank that did not come to it.
+             timed out, look for the rank that did not come to it. Shared memory: give /dev/shm more room.
 """
 
 import re
@@ -20,13 +20,27 @@ PATTERN = re.compile(
     r"NCCL error|nccl(?:UnhandledCuda|System|Internal|Remote)Error|ncclInvalidUsage|DistBackendError|NCCL WARN"
     r"|collective operation timeout"
 )
+_RENDEZVOUS = re.compile(
+    r"wait timeout after \d+ms|[Tt]imed out after \d+ seconds waiting for clients|client socket has timed out after"
+)
+_EXPERTS = re.compile(r"DeepEP(?: error:)? timeout|nvshmem\w* .{0,80}(?:failed|error)", re.IGNORECASE)
+_SHARED_MEMORY = re.compile(r"/dev/shm|shared memory segment|posix_fallocate")  # noqa: S108 - a word in a log
 
 
 def match(ending: Ending) -> Finding | NotThis | None:
     failure = ending.failure
     if failure is None:
         return _peer_lost(ending)
+    if search_machine(_RENDEZVOUS, failure):
+        return finding(
+            ending,
+            failure,
+            summary=sentence(f"A rank waited for others that did not come: {headline(failure)}"),
+            subclass="rendezvous",
+            key=("nccl", "rendezvous"),
+        )
     timed_out = isinstance(failure, ServerError) and failure.name == "nccl-timeout"
+    timed_out = timed_out or search_machine(_EXPERTS, failure) is not None
     if not timed_out and search_machine(PATTERN, failure) is None:
         return NotThis(why="no NCCL error in the failure that began it")
     what = "A collective operation timed out" if timed_out else "Communication between ranks failed"
@@ -34,9 +48,15 @@ def match(ending: Ending) -> Finding | NotThis | None:
         ending,
         failure,
         summary=sentence(f"{what}: {headline(failure)}{_last_error(failure)}"),
-        subclass="collective-timeout" if timed_out else "communication",
+        subclass=_subclass(failure, timed_out=timed_out),
         key=("nccl", headline(failure, 80)),
     )
+
+
+def _subclass(failure: Failure, *, timed_out: bool) -> str:
+    if timed_out:
+        return "collective-timeout"
+    return "shared-memory" if search_machine(_SHARED_MEMORY, failure) else "communication"
 
 
 def _last_error(failure: Failure) -> str:

@@ -9,12 +9,22 @@ To do:       search SGLang's issues for the exception and its innermost frame. W
              all of the unit's lines (LogRateLimitIntervalSec=1us).
 """
 
+import re
 from dataclasses import replace
 
 from forensics.causality import Ending
 from forensics.events import Traceback
-from forensics.failure import finding, headline, innermost, sentence, who
+from forensics.failure import finding, headline, innermost, search, sentence, who
 from forensics.model import Finding, NotThis, Strength
+
+_TOKEN_POOL = re.compile(
+    r"(?:Prefill |Decode |^|: )[Oo]ut of memory\. Try to lower your batch size|alloc_req_slots runs out of memory"
+    r"|No space left for only one request|memory leak detected",
+    re.MULTILINE,
+)
+_NO_MEMORY = (
+    "It speaks of SGLang's own pool of tokens and requests, which was used up or miscounted: not of GPU memory."
+)
 
 
 def match(ending: Ending) -> Finding | NotThis | None:
@@ -25,7 +35,7 @@ def match(ending: Ending) -> Finding | NotThis | None:
     if not failure.exception and not failure.text:
         return _unread(ending, failure)
     place = innermost(failure)
-    return finding(
+    found = finding(
         ending,
         failure,
         summary=sentence(
@@ -33,6 +43,9 @@ def match(ending: Ending) -> Finding | NotThis | None:
         ),
         subclass=failure.exception.rsplit(".", 1)[-1].lower(),
     )
+    if search(_TOKEN_POOL, failure):
+        found = replace(found, subclass="token-pool", notes=(*found.notes, _NO_MEMORY))
+    return found
 
 
 def _unread(ending: Ending, failure: Traceback) -> Finding:

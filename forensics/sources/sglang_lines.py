@@ -108,6 +108,15 @@ ERRORS = _rows(
      r"Process group watchdog thread terminated with exception: (?P<what>.{0,400})"),
     ("device-assert", "Assertion `",
      r"(?P<where>[\w./-]{1,200}\.cuh?:\d{1,9}): .*block: \[.*Assertion `(?P<what>.*?)` failed"),
+    ("gpu-memory-fault", " by GPU node-",
+     r"^(?P<what>(?:Memory access fault|HW Exception) by GPU node-%N .{0,80}?[Rr]eason ?: ?[\w ]{1,60})"),
+    ("caught-signal", "] Caught signal ",
+     r"^\[[\w.-]{1,64}:%N *:\d+:%N\] Caught signal (?P<signal>\d{1,2}) \((?P<what>[^)]{1,120})\)"),
+    ("caught-signal", "*** SIG",
+     r"^\*\*\* (?P<what>SIG[A-Z]{3,4}) (?:\(@0x[0-9a-f]{1,16}\) )?received (?:by PID|at time)"),
+    ("failed-check", "Check failed: ",
+     r"^F\d{4} [\d:.]{8,18} +%N \S{1,120}\] (?P<what>Check failed: .{1,300})"),
+    ("py-spy-failed", "yspy failed", r"Pyspy failed (?:to dump PID|\()"),
     ("glibc-abort", "",
      r"^(?P<what>(?:double free or corruption|malloc\(\)|free\(\)|munmap_chunk\(\)|realloc\(\)"
      r"|corrupted size vs\. prev_size|malloc_consolidate\(\)|corrupted double-linked list)"

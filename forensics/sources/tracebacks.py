@@ -21,6 +21,9 @@ _CHAINED = (
 _ELISIONS = ("[...]", "...", "…")
 _GROUP_BARS = re.compile(r"^ *(?:\| ?|\+-+.*|\+ )")
 _MAX_TEXT_LINES = 12
+_BUILD = re.compile(r"Ninja build failed|Error building extension")
+_COMPILER = re.compile(r": (?:fatal )?error: |\): error: |fatal +: |died due to signal|^Killed$|undefined reference")
+"""Of a failed build's output, which can be thousands of lines, those that say why are kept wherever they stand."""
 _MAX_FRAMES = 40
 
 
@@ -70,7 +73,9 @@ def parse_traceback(lines: Sequence[str]) -> ParsedTraceback | None:
         elif state == "text":
             if line.strip() in _CHAINED:
                 state = "chain"
-            elif len(text) < _MAX_TEXT_LINES:
+            elif len(text) < _MAX_TEXT_LINES or (
+                len(text) < 2 * _MAX_TEXT_LINES and _BUILD.search(text[0]) and _COMPILER.search(line)
+            ):
                 text.append(line)
         elif TRACEBACK in line:
             state = "frames"

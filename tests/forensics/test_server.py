@@ -128,6 +128,16 @@ LINES = [
      {"what": "corrupted size vs. prev_size while consolidating"}),
     ("c-assert", "python3: ../csrc/ring.c:311: ring_push: Assertion `r->used < r->size' failed.", {}),
     ("llvm-error", "LLVM ERROR: out of memory", {"what": "out of memory"}),
+    ("gpu-memory-fault", "Memory access fault by GPU node-7 (Agent handle: 0x5a0d7202) on address 0x7d35a0c00000. "
+     "Reason: Page not present or supervisor privilege.", {}),
+    ("gpu-memory-fault", "HW Exception by GPU node-1 (Agent handle: 0x5a0d72) reason :GPU Hang", {}),
+    ("caught-signal", "[elm-3:3039 :0:3095] Caught signal 7 (Bus error: nonexistent physical address)",
+     {"signal": "7", "what": "Bus error: nonexistent physical address"}),
+    ("caught-signal", "*** SIGSEGV (@0x0) received by PID 812 (TID 0x7f31) from PID 0; stack trace: ***",
+     {"what": "SIGSEGV"}),
+    ("failed-check", "F0116 07:02:59.408227  2594 segment.cc:12] Check failed: size > 0 (0 vs. 0)",
+     {"what": "Check failed: size > 0 (0 vs. 0)"}),
+    ("py-spy-failed", AT + "Pyspy failed to dump PID 5171. Error: /bin/sh: 1: py-spy: not found", {}),
     ("tree-not-reaped", AT + "kill_process_tree: 2 process(es) still alive after 60.0s SIGKILL", {"count": "2"}),
     ("start-fell-through", AT + "Initialization failed. Please see the error messages above.", {}),
 ]  # fmt: skip

@@ -134,6 +134,31 @@ def request_aborted(j: Journal) -> None:
     life.expect("external-signal", "likely", subclass="sigkill-main")
 
 
+@case("cuda-oom/in-a-container")
+def in_a_container(j: Journal) -> None:
+    """NVML names pids of the host, so torch lists its own process as another one: it holds what torch allocated."""
+    life = j.life()
+    life.up().scheduler_raised(SERVE, OOM.format(other="Process 31319 has 79.01 GiB memory in use. ")).self_kill()
+    life.expect("cuda-oom", "confirmed", subclass="runtime", says_not=("process 31319",))
+
+
+@case("cuda-oom/in-a-container-beside-another")
+def in_a_container_beside(j: Journal) -> None:
+    life = j.life()
+    other = "Process 880 has 9.20 GiB memory in use. Process 31319 has 78.40 GiB memory in use. "
+    life.up().scheduler_raised(SERVE, OOM.format(other=other)).self_kill()
+    life.expect("cuda-oom", "confirmed", says=("process 880", "9.20 GiB"), says_not=("31319",))
+
+
+@case("cuda-oom/beside-a-desktop")
+def beside_a_desktop(j: Journal) -> None:
+    """What a desktop holds is no reason to look for it."""
+    life = j.life()
+    other = "Process 912 has 143.00 MiB memory in use. Including non-PyTorch memory, this process has 79.01 GiB memory in use. "
+    life.up().scheduler_raised(SERVE, OOM.format(other=other)).self_kill()
+    life.expect("cuda-oom", "confirmed", says_not=("process 912",))
+
+
 # --- errors ---------------------------------------------------------------------------------------------------
 
 
