@@ -7,7 +7,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
 
-from forensics.analyze import senders, units, wrappings
+from forensics.analyze import senders, shippers, units, wrappings
 from forensics.analyze.stamps import Stamp
 
 
@@ -29,12 +29,14 @@ class Form(StrEnum):
 
 class Recognised(NamedTuple):
     """`newest_first` is True for an export that runs backwards in time, `indent` what stands before every line, `first`
-    the first stamp that a plain log shows: the lines before it are not older by much."""
+    the first stamp that a plain log shows: the lines before it are not older by much. `shipper` matches what a log
+    shipper put before the lines of a plain log."""
 
     form: Form
     newest_first: bool = False
     indent: int = 0
     first: Stamp | None = None
+    shipper: re.Pattern[bytes] | None = None
 
 
 _EXPORT = re.compile(rb"^__REALTIME_TIMESTAMP=\d+$", re.MULTILINE)
@@ -94,8 +96,13 @@ def _text_form(lines: list[str], reference: datetime) -> Recognised:
     ):
         return Recognised(Form.KERNEL, _backwards([_usec(stamp) for stamp, _ in of_kernel if stamp]), indent)
     wrapped = [wrappings.unwrap(line, reference) for line in lines]
+    shipper = shippers.learned(lines) if shippers.learned([each.text for each in wrapped]) else None
+    if shipper is not None:
+        own = [shippers.without(shipper, line.encode()).decode() for line in lines]
+        wrapped = [wrappings.unwrap(line, reference) for line in own]
     known = [each.stamp for each in wrapped if each.stamp and not each.stamp.clock]
-    return Recognised(Form.TEXT, _backwards([_usec(stamp) for stamp in known]), indent, known[0] if known else None)
+    newest_first = _backwards([_usec(stamp) for stamp in known])
+    return Recognised(Form.TEXT, newest_first, indent, known[0] if known else None, shipper)
 
 
 def _server_like(lines: list[str]) -> bool:

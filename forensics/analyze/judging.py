@@ -1,9 +1,9 @@
 """A run out of saved files → its verdict: the daemon's rules, and what saved files cannot give held against them."""
 
-import re
 from dataclasses import dataclass, replace
 from typing import Any
 
+from forensics import frames
 from forensics.analyze.body import PLAIN, Body
 from forensics.analyze.claims import claims_of, forged_end, last_usec, with_claims
 from forensics.analyze.coverage import covered
@@ -32,8 +32,6 @@ from forensics.redact import redact_json
 from forensics.rules import RULES, Rule
 from forensics.timeline import Timeline
 
-_SERVES = re.compile(r"event_loop|run_event_loop|forward_step|run_batch|process_batch_result|run_busy_loop")
-_STARTS = re.compile(r"load_model|load_weights|from_pretrained|init_|launch_|<module>$|initialize|__init__$")
 _EARLIEST = 315_532_800_000_000
 """1980: a time before it is one since boot."""
 
@@ -89,23 +87,27 @@ def judge(body: Body, record: RunRecord) -> Judged | None:
         shape["summary"] = shape["summary"].removesuffix(_UNLOGGED)
         shape["phase"] = None if verdict.phase is Phase.BEFORE_LOGGING else shape["phase"]
     if not _start_is_seen(timeline):
-        shape["phase"], shape["became_ready"] = _phase_of_excerpt(verdict)
+        shape["phase"], shape["became_ready"] = _phase_of_excerpt(verdict, timeline)
     return Judged(how, shape, end.reason or verdict.summary, serves(run, timeline))
 
 
 def _start_is_seen(timeline: Timeline) -> bool:
-    """Whether anything tells how far the run had come: its start, a step of it, or work that it did."""
-    telling = (UnitStarting, UnitStarted, StartFailed, ProcessExit, Milestone, ServerArgs, Batch, UnitState)
-    return any(isinstance(event, telling) for event in timeline.events)
+    """Whether anything tells how far the run had come: its start, a step of it, or an answer that it worked on. A
+    prefill alone can be the warm-up's."""
+    telling = (UnitStarting, UnitStarted, StartFailed, ProcessExit, Milestone, ServerArgs, UnitState)
+    decoded = any(batch.phase == "decode" for batch in timeline.all(Batch))
+    return decoded or any(isinstance(event, telling) for event in timeline.events)
 
 
-def _phase_of_excerpt(verdict: Verdict) -> tuple[str | None, bool | None]:
-    """The phase by the frames of a traceback that stands alone, and whether it had been ready; None where unknown."""
-    frames = [frame for piece in verdict.evidence if isinstance(piece.event, Traceback) for frame in piece.event.frames]
-    functions = [frame.rpartition(" in ")[2] for frame in frames]
-    if any(_SERVES.match(function) for function in functions):
-        return Phase.SERVING.value, None
-    if any(_STARTS.match(function) for function in functions):
+def _phase_of_excerpt(verdict: Verdict, timeline: Timeline) -> tuple[str | None, bool | None]:
+    """The phase by the frames of a traceback that stands alone, or by a batch that others waited with; and whether it
+    had been ready. None where unknown."""
+    tracebacks = [piece.event for piece in verdict.evidence if isinstance(piece.event, Traceback)]
+    queues = ("running-req", "queue-req")
+    busy = any(dict(batch.values).get(name, "0") != "0" for batch in timeline.all(Batch) for name in queues)
+    if busy or any(frames.in_serving_loop(event) for event in tracebacks):
+        return Phase.SERVING.value, True if busy else None
+    if any(frames.in_start(event) for event in tracebacks):
         return Phase.STARTUP.value, False
     return None, None
 

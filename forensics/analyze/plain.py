@@ -44,7 +44,7 @@ _EXCEPTION = re.compile(
     r"|Mismatch)(?:: .*|:? ?$)"
 )
 _OLD_PREFIX = re.compile(
-    r"(?:\[gpu=\d+\]|\[\d\d:\d\d:\d\d(?: [A-Z]+\d+)*\]|\d{4}-\d\d-\d\d [\d:]{8}(?: [A-Z]+\d+)*\]) "
+    r"(?:\[gpu=\d+\]|\[(?:\d\d-\d\d )?\d\d:\d\d:\d\d(?: [A-Z]+\d+)*\]|\d{4}-\d\d-\d\d [\d:]{8}(?: [A-Z]+\d+)*\]) "
 )
 _NEW_RECORD = re.compile(
     r"(?:\[[A-Z]+\]|DEBUG|INFO|WARNING|ERROR|CRITICAL)[: ]|\[\d|[WEIF]\d{4} |\d{4}-\d\d-\d\d[ T]|\[rank\d+\]:|\^C$"

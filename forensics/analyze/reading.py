@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import BinaryIO
 
 from forensics.analyze import lines as lines_of
-from forensics.analyze import properties, structured, text, wrappings
+from forensics.analyze import properties, shippers, structured, text, wrappings
 from forensics.analyze.forms import Form, Recognised, recognise
 from forensics.analyze.lines import Line
 from forensics.analyze.opening import Input, damage_of, head_of
@@ -164,7 +164,11 @@ class SavedFile:
 
     def _server_lines(self, stream: BinaryIO) -> Iterator[tuple[Line, Unwrapped | None]]:
         if self.form is Form.TEXT:
-            yield from ((line, None) for line in self._lines(stream) if line.raw and not line.raw.isspace())
+            shipper = self.recognised.shipper
+            for line in self._lines(stream):
+                raw = shippers.without(shipper, line.raw) if shipper else line.raw
+                if raw and not raw.isspace():
+                    yield (line if raw is line.raw else Line(line.number, raw)), None
             return
         for number, record in enumerate(structured.objects(self._lines(stream)), start=1):
             found = wrappings.record_of(record)

@@ -1,5 +1,7 @@
 """What container runtimes, log shippers and other loggers put around a server's own line. Pure.
 
+Known forms only: what else stands before every line of a file is learned from it (`shippers`).
+
 docker's json-file records, `docker logs -t`, the CRI form of Kubernetes, compose and pod prefixes, and the prefix
 that vLLM puts before every line of a record, tracebacks included.
 """
@@ -16,7 +18,7 @@ _CRI = re.compile(r"(?P<stream>stdout|stderr) (?P<flag>[PF])(?::\S*)? (?P<text>.
 _POD = re.compile(r"\[pod/[\w.-]+/[\w.-]+\] ")
 _COMPOSE = re.compile(r"(?:\x1b\[[\d;]*m)*(?P<name>[\w.-]{1,80}) +\| ?(?:\x1b\[0m ?)?")
 _VLLM = re.compile(
-    r"(?:\((?P<role>[A-Za-z]\w*)(?: rank=\d+)?(?: pid=(?P<pid>\d{1,10}))?\) ?)?"
+    r"(?:\((?P<role>[A-Za-z]\w*)(?: rank=\d+)?(?: pid=(?P<pid>\d{1,10})(?:, ip=[\w.:]+)?)?\) ?)?"
     r"(?:(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<M>\d\d)-(?P<D>\d\d) (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d) "
     r"\[?[\w./-]+:\d+\] ?)?"
 )
