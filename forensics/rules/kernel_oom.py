@@ -137,9 +137,11 @@ def _risen(ending: Ending) -> Remains | None:
 
 
 def _fell_with(ending: Ending, event: UnitOomKill | Remains) -> bool:
-    """Whether main lost a child without a word in the moment of the count, where no kernel log says which it was."""
-    echo = ending.echo
+    """Whether main lost a child in the moment of the count, where neither a status nor a kernel log says of what."""
+    echo, died = ending.echo, ending.child_died
     if echo is None or not isinstance(event, UnitOomKill) or ending.covers("kernel"):
+        return False
+    if died is not None and died.exit_code is not None:
         return False
     return abs(echo.usec - event.usec) <= _SAME_MOMENT_USEC
 
