@@ -1,6 +1,7 @@
 import json
 import os
 import pty
+import re
 import socket
 import subprocess
 import sys
@@ -158,6 +159,29 @@ def test_show_without_an_id_shows_the_newest(
 
 
 @pytest.mark.usefixtures("api")
+def test_show_takes_a_servers_name_for_its_newest_crash(
+    store: Store, inquest: Inquest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, unit in ((1, "sglang-b.service"), (2, "sglang-b.service"), (3, "sglang-demo.service")):
+        store.save(crash(number, unit=unit))
+    assert inquest("show", "b", "--format", "json") == 0
+    assert json.loads(capsys.readouterr().out)["invocation_id"] == invocation(2)
+
+
+@pytest.mark.usefixtures("api")
+def test_a_mistyped_id_is_told_with_what_comes_near(
+    store: Store, inquest: Inquest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.save(crash(1))
+    assert inquest("show", "0000000x0001") == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "inquest: no crash '0000000x0001' in the store, and no server of that name has one",
+        "Nearest:",
+        "  000000000001  2026-03-01 12:01:01 UTC  demo  python-exception",
+    ]
+
+
+@pytest.mark.usefixtures("api")
 @pytest.mark.parametrize("crash_id", ["abcdef", "../servers", "a?b", "a b", "x/timeline", ""])
 def test_show_of_what_is_not_there(inquest: Inquest, capsys: pytest.CaptureFixture[str], crash_id: str) -> None:
     assert inquest("show", crash_id) == 1
@@ -180,6 +204,50 @@ def test_an_ambiguous_id_is_said_with_what_to_do(
     store.save(crash(2))
     assert inquest("show", "0000") == 1
     assert capsys.readouterr().err == ("inquest: several crashes begin with '0000'\nGive more digits of the id.\n")
+
+
+# --- what the shell completes ---------------------------------------------------------------------------------
+
+
+def completed(words: str, **environment: str) -> list[str]:
+    """What bash is offered behind these words."""
+    asked = {"_INQUEST_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    done = subprocess.run(
+        [sys.executable, "-m", "forensics"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **asked, **environment},
+    )
+    return done.stdout.split()
+
+
+@pytest.mark.usefixtures("api")
+def test_names_causes_and_ids_are_completed(store: Store) -> None:
+    store.save(crash(1))
+    store.save(crash(2, unit="sglang-other.service"))
+    assert completed("inquest cr") == ["crashes"]
+    assert completed("inquest crashes --server ot") == ["other"]
+    assert completed("inquest crashes --cause kernel-") == ["kernel-oom"]
+    assert completed("inquest explain unk") == ["unknown"]
+    assert completed("inquest show ") == ["000000000002", "000000000001"]
+    assert completed("inquest drill --cause ha") == ["hang"]
+
+
+def test_without_a_daemon_completion_is_silent() -> None:
+    assert completed("inquest show 00", INQUEST_API="http://127.0.0.1:1") == []
+
+
+def test_the_version_is_told_at_once() -> None:
+    """No command is loaded for it."""
+    code = (
+        "import sys; sys.argv = ['inquest', '--version']; from forensics.__main__ import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "print(sorted(n for n in sys.modules if n.split('.')[0] in ('pydantic', 'rich', 'service', 'units')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"inquest \d+\.\d+\.\d+\S*\n\[\]\n", done.stdout)
 
 
 # --- on a terminal -------------------------------------------------------------------------------------------
