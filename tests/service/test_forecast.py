@@ -180,6 +180,86 @@ def test_state_is_as_large_as_sglang_says(keys: dict[str, object], tp_size: int,
     assert footprint(model(**keys), tp_size=tp_size).state_bytes == state_bytes
 
 
+# What SGLang printed for models on several GPUs, in public reports. Sizes are GiB, for one GPU.
+
+QWEN3_235B = {"num_hidden_layers": 94, "num_attention_heads": 64, "num_key_value_heads": 4, "head_dim": 128}
+MIMO_V2 = {
+    "num_hidden_layers": 48, "num_attention_heads": 64, "num_key_value_heads": 4, "head_dim": 192, "v_head_dim": 128,
+    "swa_num_key_value_heads": 8, "swa_head_dim": 192, "swa_v_head_dim": 128,
+    "hybrid_layer_pattern": [0] * 9 + [1] * 39,
+}  # fmt: skip
+QWEN35_397B = {
+    "num_hidden_layers": 60, "full_attention_interval": 4, "num_attention_heads": 32, "num_key_value_heads": 2,
+    "head_dim": 256, "linear_num_value_heads": 64, "linear_num_key_heads": 16, "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4, "vocab_size": 248320, "hidden_size": 4096,
+}  # fmt: skip
+
+
+def test_heads_on_four_gpus_as_sglang_sized_them() -> None:
+    """Qwen3-235B-A22B-FP8, tp 4: #tokens: 367404, K size: 8.23 GB, V size: 8.23 GB."""
+    token = footprint(model(**QWEN3_235B), tp_size=4).kv_bytes_per_token
+    assert token * 367404 / GIB == pytest.approx(8.23 + 8.23, abs=0.01)
+
+
+def test_sliding_windows_as_sglang_sized_them() -> None:
+    """MiMo-V2-Flash, tp 4: full_layer_tokens=375360, swa_layer_tokens=300288; the pool of the windows has K size: 8.38
+    GB, V size: 5.59 GB. With 1496958 tokens in both, the other layers' has K size: 4.82 GB, V size: 3.21 GB."""
+    mimo = Model(Path("/m"), "MiMoV2FlashForCausalLM", MIMO_V2, {}, 1000)
+    windows, others = (8.38 + 5.59) / 300288, (4.82 + 3.21) / 1496958
+    made = footprint(mimo, tp_size=4)
+    assert made.attention_layers == 48
+    assert made.kv_bytes_per_token / GIB == pytest.approx(others + 0.8 * windows, rel=0.003)
+    # An architecture for which SGLang has no second pool keeps every token everywhere.
+    plain = footprint(Model(Path("/m"), "X", MIMO_V2 | {"swa_num_key_value_heads": 4}, {}, 1000), tp_size=4)
+    assert plain.kv_bytes_per_token == 48 * (192 + 128) * 2
+
+
+def test_states_of_linear_attention_as_sglang_sized_them() -> None:
+    """Qwen3.5-397B-A17B, tp 2: max_mamba_cache_size: 82, conv_state size: 0.13GB, ssm_state size: 7.29GB, then
+    #tokens: 580364, K size: 4.15 GB, V size: 4.15 GB: what was left after 3.76 GB of weights is known by that."""
+    qwen = Model(Path("/m"), "Qwen3_5MoeForConditionalGeneration", QWEN35_397B, {}, int(2 * 3.76 * GIB))
+    text = "model_path = '/m'\n[parallel]\ntp_size = 2\n[memory]\nmem_fraction_static = 0.5\nmax_running_requests = 1\n"
+    before = int((3.76 + 0.13 + 7.29 + 4.15 + 4.15) * GIB / 0.5)
+    made = forecast(parse(text.encode(), Path("/s/demo.toml")), qwen, None, gpu_bytes=before, before_bytes=before)
+    assert made.state_slots == 82
+    assert made.state_pool_bytes / GIB == pytest.approx(0.13 + 7.29, abs=0.02)
+    assert made.pool_tokens == pytest.approx(580364, rel=0.003)
+
+
+def test_index_of_sparse_attention_is_kept_beside_the_cache() -> None:
+    """DeepSeek-V3.2's own numbers, by SGLang 0.5.23's calculate_mla_kv_cache_dim, and the index's key and scale."""
+    sparse = model(
+        num_hidden_layers=61, kv_lora_rank=512, qk_rope_head_dim=64, index_head_dim=128, num_attention_heads=1
+    )
+    assert footprint(sparse, tp_size=8).kv_bytes_per_token == 61 * (576 * 2 + 132)
+    assert footprint(sparse, tp_size=8, kv_bytes=1).kv_bytes_per_token == 61 * (512 + 16 + 128 + 132)
+
+
+def test_attention_of_data_parallel_groups_has_fewer_gpus() -> None:
+    llama = model(num_hidden_layers=2, num_attention_heads=32, num_key_value_heads=8, hidden_size=4096)
+    made = footprint(llama, tp_size=8, attention_dp_size=4)
+    assert made.kv_bytes_per_token == 2 * 2 * 4 * 128 * 2
+    assert any("DP attention" in remark for remark in made.remarks)
+
+
+def test_own_draft_layers_bring_embedding_and_head_once_more() -> None:
+    """Qwen3.6-27B: mem usage=28.39 GB for the target, 5.18 GB for its MTP layer, of which 0.44 are that layer's own."""
+    keys = {"num_hidden_layers": 64, "num_attention_heads": 24, "head_dim": 256, "num_key_value_heads": 4}
+    qwen = Model(Path("/m"), "X", keys | {"vocab_size": 248320, "hidden_size": 5120}, {}, int(28.83 * GIB))
+    made = forecast(spec("algorithm = 'NEXTN'\nnum_steps = 3\neagle_topk = 1"), qwen, None, gpu_bytes=H200_BYTES)
+    assert made.draft is not None
+    assert made.draft.weight_bytes / GIB == pytest.approx(5.18 - 0.44, abs=0.01)
+
+
+def test_pool_is_sized_as_if_the_draft_s_layers_were_the_target_s(target: Model, tmp_path: Path) -> None:
+    """So does SGLang's DefaultPoolConfigurator; what the draft's cache really takes is its own."""
+    draft = big(tmp_path / "d", "LlamaForCausalLMEagle", 1)
+    narrow = Model(draft.path, draft.architecture, {**draft.config, "num_key_value_heads": 2}, {}, draft.weight_bytes)
+    same, other = (forecast(spec(EAGLE.format(3)), target, d, gpu_bytes=H200_BYTES) for d in (draft, narrow))
+    assert other.pool_tokens == same.pool_tokens
+    assert other.free_bytes > same.free_bytes
+
+
 def test_speculation_on_a_hybrid_model_takes_states_for_every_draft_token() -> None:
     hybrid = model(**HYBRID, vocab_size=1000)
     plain = forecast(spec(), hybrid, None, gpu_bytes=H200_BYTES)
