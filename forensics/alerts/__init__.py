@@ -10,13 +10,14 @@ from forensics.alerts.command import CommandSink
 from forensics.alerts.courier import Courier
 from forensics.alerts.decide import Manner
 from forensics.alerts.journal import JournalSink
+from forensics.alerts.otlp import OtlpSink
 from forensics.alerts.post import Poster
 from forensics.alerts.routing import Addressee, Route
 from forensics.alerts.sink import Sink
 from forensics.alerts.webhook import WebhookSink, signing_key
 from forensics.errors import SettingsError
 from forensics.settings import Secret, Settings
-from forensics.settings.alerts import Alertmanager, Channel, Webhook
+from forensics.settings.alerts import Alertmanager, Channel, Otlp, Webhook
 
 __all__ = ["Addressee", "Courier", "Sink", "addressees", "sinks"]
 
@@ -44,11 +45,9 @@ def addressees(settings: Settings) -> tuple[Addressee, ...]:
     }
     return (
         # A record of each death, for whoever looks them up.
-        Addressee(
-            name=JournalSink.name,
-            type="journal",
-            manner=Manner(stays_seconds=alerts.stays_ready_seconds),
-            everything=True,
+        *(
+            Addressee(name=name, type=type, manner=Manner(stays_seconds=alerts.stays_ready_seconds), everything=True)
+            for name, type in ((JournalSink.name, "journal"), *((collector.name, "otlp") for collector in alerts.otlp))
         ),
         *(
             Addressee(name=channel.name, type=type, manner=manner, routes=routes)
@@ -78,6 +77,9 @@ def _sinks(settings: Settings, only: str | None) -> Iterator[Sink]:
     for alertmanager in alerts.alertmanagers:
         if wanted(alertmanager.name):
             yield AlertmanagerSink(alertmanager.name, _poster(alertmanager), host=host, link=link)
+    for collector in alerts.otlp:
+        if wanted(collector.name):
+            yield OtlpSink(collector.name, _poster(collector), host=host, link=link)
     for service in alerts.apprise:
         if wanted(service.name):
             yield AppriseSink(service.name, service.url.read().strip(), host=host, link=link)
@@ -86,7 +88,7 @@ def _sinks(settings: Settings, only: str | None) -> Iterator[Sink]:
             yield CommandSink(command.name, command.argv, timeout_seconds=command.timeout_seconds, host=host, link=link)
 
 
-def _poster(channel: Webhook | Alertmanager) -> Poster:
+def _poster(channel: Webhook | Alertmanager | Otlp) -> Poster:
     """Secrets are read now, so that a wrong path is told at start."""
     url = channel.url.read().strip() if isinstance(channel.url, Secret) else channel.url
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:

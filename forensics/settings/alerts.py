@@ -49,6 +49,15 @@ class Alertmanager(Channel):
     headers: Headers = Field(default_factory=dict)
 
 
+class Otlp(Channel):
+    """An OpenTelemetry collector, by the address below which it takes `/v1/logs`. As the journal, it is told
+    everything."""
+
+    url: HttpUrlOrSecret
+    timeout_seconds: Timeout = 10.0
+    headers: Headers = Field(default_factory=dict)
+
+
 class Apprise(Channel):
     """A URL as Apprise has it, for mail, Slack, Telegram, ntfy … It holds passwords, so it comes from a file or a
     credential."""
@@ -100,6 +109,7 @@ class Alerts(Table):
     stays_ready_seconds: Annotated[float, Field(ge=0, le=3600)] = 30.0
     webhooks: tuple[Webhook, ...] = ()
     alertmanagers: tuple[Alertmanager, ...] = ()
+    otlp: tuple[Otlp, ...] = ()
     apprise: tuple[Apprise, ...] = ()
     commands: tuple[Command, ...] = ()
     routes: tuple[Route, ...] = ()
@@ -107,8 +117,14 @@ class Alerts(Table):
     @property
     def names(self) -> list[str]:
         """The channels' names, as the file has them."""
-        channels: tuple[Channel, ...] = (*self.webhooks, *self.alertmanagers, *self.apprise, *self.commands)
-        return [channel.name for channel in channels]
+        channels: tuple[tuple[Channel, ...], ...] = (
+            self.webhooks,
+            self.alertmanagers,
+            self.otlp,
+            self.apprise,
+            self.commands,
+        )
+        return [channel.name for several in channels for channel in several]
 
     @model_validator(mode="after")
     def _names_differ(self) -> "Alerts":

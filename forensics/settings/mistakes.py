@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from forensics.settings.values import Table
 
-SECRET = frozenset({"webhooks", "alertmanagers", "apprise", "commands", "token"})
+SECRET = frozenset({"webhooks", "alertmanagers", "otlp", "apprise", "commands", "token"})
 """Tables and keys whose values are not repeated: tokens stand in URLs and headers."""
 
 # pydantic puts the chosen member of a union into the location; people did not write that.

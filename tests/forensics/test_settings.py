@@ -6,7 +6,7 @@ import pytest
 
 from forensics.errors import SettingsError
 from forensics.settings import Alerts, Api, Retention, Settings, load
-from forensics.settings.alerts import Alertmanager, Apprise, Command, Route, Webhook
+from forensics.settings.alerts import Alertmanager, Apprise, Command, Otlp, Route, Webhook
 
 
 @pytest.fixture
@@ -49,6 +49,7 @@ def test_the_shipped_file_names_every_setting_with_its_default(path: Path) -> No
     tables = {
         "webhooks": Webhook,
         "alertmanagers": Alertmanager,
+        "otlp": Otlp,
         "apprise": Apprise,
         "commands": Command,
         "routes": Route,
