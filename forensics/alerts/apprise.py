@@ -7,7 +7,6 @@ counted. Its URLs hold passwords, so that none is ever shown: not in a log, not 
 import importlib
 import logging
 import re
-import threading
 from typing import Any
 from urllib.parse import unquote
 
@@ -16,6 +15,7 @@ from forensics.alerts.routing import QUIET
 from forensics.alerts.words import TEST, words
 from forensics.errors import InquestError, SettingsError
 from forensics.redact import REMOVED
+from forensics.report import cut
 from forensics.store import Delivery
 from forensics.store.telling import AMENDED, ANSWERING, FOLDED, HANG, RECOVERED
 
@@ -31,6 +31,7 @@ _TYPES = {
     HANG: "warning",
 }
 SHORTEST_SECRET = 4
+TIMEOUT_SECONDS = 60.0
 
 
 class AppriseSink:
@@ -54,39 +55,26 @@ class AppriseSink:
 
     def send(self, delivery: Delivery) -> str:
         said = words(delivery, host=self._host, link=self._link)
-        logged = _Logged()
-        logger = logging.getLogger("apprise")
-        logger.addHandler(logged)
-        try:
-            sent = self._notify.notify(
-                title=said.title,
-                body=self._render(said),
-                body_format=self._format,
-                notify_type=_type(delivery),
-            )
-        finally:
-            logger.removeHandler(logged)
+        logged: list[tuple[str, str]] = []
+        sent = self._notify.notify(
+            title=said.title,
+            body=self._render(said),
+            body_format=self._format,
+            notify_type=_type(delivery),
+            timeout=TIMEOUT_SECONDS,
+            log_callback=lambda entry, service: logged.append((entry.level, entry.message)),
+            log_level=logging.DEBUG,
+        )
         if not sent:
-            raise InquestError("apprise-failed", self._unsecret("; ".join(logged.said)) or "Apprise says no more")
+            # The reason is said in passing: what was caught, beside the warning that something was.
+            why = [text for level, text in logged if level != "INFO" and (level != "DEBUG" or "Exception" in text)]
+            raise InquestError("apprise-failed", cut(self._unsecret("; ".join(why))) or "Apprise says no more")
         return "Apprise has sent it"
 
     def _unsecret(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, REMOVED)
         return text
-
-
-class _Logged(logging.Handler):
-    """What Apprise logs in this thread while it sends: the only way in which it says what went wrong."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.said: list[str] = []
-        self._thread = threading.get_ident()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.thread == self._thread:
-            self.said.append(record.getMessage())
 
 
 def _apprise(channel: str) -> Any:
@@ -96,10 +84,12 @@ def _apprise(channel: str) -> Any:
         raise SettingsError(
             "apprise-missing",
             f"apprise channel {channel!r}: the package `apprise` is not installed",
-            "/opt/inquest/venv/bin/pip install apprise",
+            "/opt/inquest/venv/bin/pip install 'apprise>=2.3'",
         ) from None
-    # Its log lines name URLs; what it says of a failure is taken from it above.
-    logging.getLogger("apprise").propagate = False
+    # Its log lines name URLs; what it says of a failure is asked for with each message.
+    logger = logging.getLogger("apprise")
+    logger.propagate = False
+    logger.setLevel(logging.DEBUG)
     return apprise
 
 
