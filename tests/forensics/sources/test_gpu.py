@@ -127,7 +127,7 @@ def failure(probe: GpuProbe, eventually: Eventually) -> SourceError:
     return failures[0]
 
 
-def test_nvml_that_hangs_is_given_up_and_not_started_again(
+def test_e1_nvml_that_hangs_is_given_up_and_not_started_again(
     probe_of: Callable[[str], GpuProbe], clock: Clock, eventually: Eventually, tmp_path: Path
 ) -> None:
     hanging = "import signal, sys\nfor line in sys.stdin: signal.pause()"
@@ -148,7 +148,7 @@ def test_nvml_that_hangs_is_given_up_and_not_started_again(
     eventually(lambda: probe.sample() is None and starts(tmp_path) == 2)
 
 
-def test_a_process_that_cannot_be_killed_is_not_joined_by_another(
+def test_e2_a_process_that_cannot_be_killed_is_not_joined_by_another(
     probe_of: Callable[[str], GpuProbe], clock: Clock, eventually: Eventually, tmp_path: Path
 ) -> None:
     probe = probe_of("import signal, sys\nfor line in sys.stdin: signal.pause()")
