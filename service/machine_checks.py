@@ -132,7 +132,8 @@ def gpu_memory(spec: ServerSpec) -> Row | None:
                 f"GPU {gpu.index}: {_gib(gpu.used_bytes)} of {_gib(gpu.used_bytes + gpu.free_bytes)} held by {who}"
             )
         if need and gpu.free_bytes < need + _CONTEXT_BYTES:
-            short.append(f"GPU {gpu.index} has {_gib(gpu.free_bytes)} free, the weights alone take {_gib(need)}")
+            parts = f"the weights ({_gib(need)}) and a CUDA context ({_gib(_CONTEXT_BYTES)})"
+            short.append(f"GPU {gpu.index} has {_gib(gpu.free_bytes)} free, {parts} alone take more")
     if short:
         advice = "stop what holds it, take other GPUs (parallel.base_gpu_id), or more of them (parallel.tp_size)"
         return refused(slug, "; ".join(short + held), advice)
@@ -153,7 +154,7 @@ def _holder(spec: ServerSpec, pid: int, used: int | None) -> str:
     process, note = identity(pid), noted(spec.name)
     words = describe(process) if process else f"pid {pid} (gone, or outside of what can be seen here)"
     if process and note and process in note.processes:
-        words += f", left over of this server's run {note.invocation_id}"
+        words += f", left over of this server's run {note.invocation_id[:12]}"
     elif process and unit_of(pid) == f"sglang-{spec.name}.service":
         words += ", left over of this server"
     return f"{words} with {_gib(used)}" if used is not None else words
@@ -165,7 +166,7 @@ def left_over(spec: ServerSpec) -> Row | None:
     if not found:
         return good("left-over", "nothing of an earlier run is alive")
     who = "; ".join(
-        describe(left.process) + (f" of run {left.invocation_id}" if left.invocation_id else "") for left in found
+        describe(left.process) + (f" of run {left.invocation_id[:12]}" if left.invocation_id else "") for left in found
     )
     return warning("left-over", f"still alive: {who}", "the unit's start ends them; by hand: kill them by their pids")
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 from service.command import command
-from service.finding import Finding
+from service.finding import Finding, note
 from service.installed import Installed, NoInterpreter, NoSglang, find
 from service.outcome import sentences
 from service.pair import pair
@@ -29,6 +32,18 @@ def made_of(spec: ServerSpec) -> tuple[str, ...]:
 
 
 def review(spec: ServerSpec) -> tuple[Finding, ...]:
-    """What speaks against the spec on this machine; nothing where SGLang or the models are elsewhere."""
+    """What speaks against the spec on this machine; where SGLang or the models are elsewhere, only that they are."""
     installed = installed_for(spec)
-    return (*(against(spec, installed) if installed else ()), *pair(spec).findings)
+    return (*_elsewhere(spec), *(against(spec, installed) if installed else ()), *pair(spec).findings)
+
+
+def _elsewhere(spec: ServerSpec) -> Iterator[Finding]:
+    """Paths that are not there: a spec may be checked on another machine than its server's."""
+    draft = spec.speculative.draft_model_path
+    for key, path in (
+        ("python", spec.python),
+        ("model_path", spec.model_path),
+        ("speculative.draft_model_path", draft),
+    ):
+        if path is not None and path.startswith("/") and not Path(path).exists():
+            yield note(key, f"{path} does not exist on this machine: a start here would be refused")

@@ -1,7 +1,5 @@
-"""Runs, and trials that go back by themselves, with real SGLang. A start takes half a minute: few of them are made.
-
-SGLang's bench_serving imports the package `datasets` for data sets that are not used here and that an environment
-without a GPU does not have: a stand-in of it lies on the server's PYTHONPATH.
+"""Runs, and trials that go back by themselves, with real SGLang and its own bench_serving. A start takes half a
+minute: few of them are made.
 """
 
 import json
@@ -16,11 +14,9 @@ from tests.e2e.test_sglang import DEMO
 
 pytestmark = [pytest.mark.e2e, pytest.mark.sglang]
 
-STANDIN = "/opt/inquest-test-standin"
 SPEC = (
     DEMO
-    + f"""
-PYTHONPATH = "{STANDIN}"
+    + """
 SGLANG_CUDA_COREDUMP_BEFORE_CRASH = "0"
 SGLANG_PYSPY_DUMP_BEFORE_CRASH = "0"
 """
@@ -33,9 +29,6 @@ BY = "speculative_num_draft_tokens"
 def server(inquest: Inquest) -> Iterator[Server]:
     """The demonstration server, serving what its spec says."""
     demo = inquest.server("demo")
-    package = demo.machine.root / STANDIN.lstrip("/") / "datasets"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("load_dataset = None\n")
     demo.put_spec(SPEC)
     demo.restart()
     yield demo

@@ -167,7 +167,7 @@ def test_too_little_for_the_weights_is_refused(found: Found, tmp_path: Path) -> 
     state, words = told(machine_checks.gpu_memory(spec(model=str(model))))
     assert state == "refused"
     assert words == (
-        "GPU 0 has 1.0 GiB free, the weights alone take 0.0 GiB; "
+        "GPU 0 has 1.0 GiB free, the weights (0.0 GiB) and a CUDA context (1.0 GiB) alone take more; "
         "GPU 0: 3.0 GiB of 4.0 GiB held by no process that can be seen"
     )
 

@@ -1,5 +1,6 @@
 """``inquest units show | check | write``."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,8 @@ def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(cli, "SERVERS_DIR", folder)
     monkeypatch.setattr(cli, "spec_path", lambda name: folder / f"{name}.toml")
     monkeypatch.setattr(cli, "verify", lambda units: ())  # the programs that the units name are not on this machine
-    (folder / "good.toml").write_text("model_path = '/m'\n[speculative]\nnum_steps = 3\n")
+    text = f"model_path = 'org/name'\npython = '{sys.executable}'\n[speculative]\nnum_steps = 3\n"
+    (folder / "good.toml").write_text(text)
     return folder
 
 
@@ -48,7 +50,8 @@ def test_check_of_good_specs(servers: Path) -> None:
 
 
 def test_check_tells_what_sglang_makes_of_it(servers: Path) -> None:
-    speculative = "algorithm = 'EAGLE'\ndraft_model_path = '/d'\nnum_steps = 10\neagle_topk = 1\nnum_draft_tokens = 8\n"
+    numbers = "num_steps = 10\neagle_topk = 1\nnum_draft_tokens = 8\n"
+    speculative = f"algorithm = 'EAGLE'\ndraft_model_path = 'o/d'\n{numbers}"
     (servers / "good.toml").write_text(f"model_path = '/m'\npython = '/nowhere'\n[speculative]\n{speculative}")
     result = runner.invoke(app, ["check", "good"])
     assert result.exit_code == 0
@@ -56,6 +59,8 @@ def test_check_tells_what_sglang_makes_of_it(servers: Path) -> None:
         f"{servers}/good.toml: note: memory.max_running_requests: max running requests become 48 for speculation",
         f"{servers}/good.toml: note: speculative.num_draft_tokens: topk 1: draft tokens become steps + 1 = 11 "
         "(not the 8 given)",
+        f"{servers}/good.toml: note: python: /nowhere does not exist on this machine: a start here would be refused",
+        f"{servers}/good.toml: note: model_path: /m does not exist on this machine: a start here would be refused",
         f"{servers}/good.toml: good, makes sglang-good.service",
     ]
 
