@@ -17,6 +17,7 @@ from forensics.events import (
     UserspaceOomKill,
 )
 from forensics.model import Run
+from forensics.oom import survived
 from forensics.timeline import Timeline
 
 STREAM_SKEW_USEC = 500_000
@@ -69,11 +70,12 @@ def host_shutdown(run: Run, timeline: Timeline) -> HostShutdown | None:
 
 
 def systemd_had_a_reason(run: Run, timeline: Timeline) -> bool:
-    """systemd stops a unit of its own accord after a failed start, a start timeout, a watchdog, or an OOM kill."""
+    """systemd stops a unit of its own accord after a failed start, a start timeout, a watchdog, or an OOM kill. For that
+    it does so at once: a server that works long after it was left alone."""
     return bool(
         start_timed_out(timeline)
         or timeline.first(ServiceWatchdogTimeout)
-        or timeline.first(UnitOomKill)
+        or any(not survived(timeline, notice.usec) for notice in timeline.all(UnitOomKill))
         or any(kill.unit == run.unit for kill in timeline.all(UserspaceOomKill))
         or start_control_exit(timeline)
     )

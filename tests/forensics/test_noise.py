@@ -143,7 +143,10 @@ BETWEEN: dict[str, Callable[[Life], object]] = {
     "seconds": lambda life: life.serve(2, every=3),
 }
 ONE_MOMENT = {("nohang kills something", "seconds")}
-ABSTAINED = ("unexplained-kill", "silent-exit", "unknown")
+# systemd may have stopped it for that: nothing shows that the server worked on for long.
+UNDECIDED = {
+    ("a helper is OOM-killed", between, "unknown") for between in ("hours of nothing", "a minute of work", "seconds")
+}
 
 
 @pytest.mark.parametrize("between", BETWEEN)
@@ -161,4 +164,4 @@ def test_what_was_outlived_is_not_the_cause(noise: str, between: str) -> None:
         if (noise, between) in ONE_MOMENT:
             assert verdict.cause == cause or verdict.strength != "confirmed", told
         else:
-            assert verdict.cause in (cause, *ABSTAINED), told
+            assert verdict.cause == cause or (noise, between, verdict.cause) in UNDECIDED, told
