@@ -70,8 +70,8 @@ def host_shutdown(run: Run, timeline: Timeline) -> HostShutdown | None:
 
 
 def systemd_had_a_reason(run: Run, timeline: Timeline) -> bool:
-    """systemd stops a unit of its own accord after a failed start, a start timeout, a watchdog, or an OOM kill. For that
-    it does so at once: a server that works long after it was left alone."""
+    """systemd stops a unit of its own accord after a failed start, a start timeout, a watchdog, or an OOM kill. For a
+    kill it does so at once: a server that works long after it was left alone."""
     return bool(
         start_timed_out(timeline)
         or timeline.first(ServiceWatchdogTimeout)
