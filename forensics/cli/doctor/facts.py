@@ -82,7 +82,7 @@ def read() -> Facts:
     health, health_problem = _health()
     globs = (settings or Settings()).units
     own = {unit["Id"]: unit for unit in _show(DAEMON, SIGTRACE, JOURNALD)}
-    watched = [unit for unit in _show(*globs) if unit["LoadState"] == "loaded"]
+    watched = [unit for unit in _show(*_names(globs)) if unit["LoadState"] == "loaded"]
     known = {unit["Id"] for unit in watched} | own.keys()
     others = [
         unit for unit in _show("*.service") if unit["Id"] not in known and re.search(r"\bsglang\b", unit["ExecStart"])
@@ -140,6 +140,15 @@ def _output(*argv: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout if done.returncode == 0 else ""
+
+
+def _names(globs: Sequence[str]) -> list[str]:
+    """The units that match, those at rest too, which a pattern does not find; the patterns, so that there is one."""
+    names = list(globs)
+    for what in ("list-unit-files", "list-units"):
+        listed = _output("systemctl", what, "--all", "--plain", "--no-legend", *globs)
+        names += [line.split()[0] for line in listed.splitlines() if line.strip()]
+    return list(dict.fromkeys(names))
 
 
 def _show(*units: str) -> list[dict[str, str]]:
