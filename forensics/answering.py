@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from forensics.events import Answering, Event, NotAnswering
+from forensics.events import Answering, Batch, Event, NotAnswering
 from forensics.model import RunRecord
 
 
@@ -29,6 +29,15 @@ def stuck(hang: NotAnswering) -> tuple[str, ...]:
     stopped = [f"{process.comm} was stopped" for process in hang.processes if process.state in ("T", "t")]
     kernel = [f"{process.comm} waited in the kernel" for process in hang.processes if process.state == "D"]
     return (*dict.fromkeys((*stopped, *kernel)), *(f"{name} had ended" for name in hang.lost))
+
+
+def is_check(batch: Batch) -> bool:
+    """Whether this batch was a health check's own: one token of a prompt that nobody had before, while nothing ran.
+
+    `/health_generate` makes SGLang answer one token, after this one line and with no decode step.
+    """
+    alone = {"new-seq": "1", "new-token": "1", "cached-token": "0", "running-req": "0", "queue-req": "0"}
+    return batch.phase == "prefill" and alone.items() <= dict(batch.values).items()
 
 
 class Heard(NamedTuple):

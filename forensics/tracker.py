@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from hashlib import sha256
 
+from forensics.answering import is_check
 from forensics.entry import Entry
 from forensics.events import (
     Answering,
@@ -407,6 +408,8 @@ class Tracker:
         """Keep the first and the last of each kind."""
         if isinstance(event, Batch) and event.phase == "decode":
             run.record.decoding.add(dict(event.values))
+        elif isinstance(event, Batch) and is_check(event):
+            _forget_last_check(run)
         run.counts[event.kind] += 1
         if run.counts[event.kind] > _KEEP_FIRST + _KEEP_LAST:
             same = [index for index, kept in enumerate(run.record.events) if kept.kind == event.kind]
@@ -414,6 +417,15 @@ class Tracker:
             run.counts[event.kind] -= 1
         run.record.events.append(event)
         run.record.last_realtime_usec = max(run.record.last_realtime_usec, event.record.realtime_usec)
+
+
+def _forget_last_check(run: _Open) -> None:
+    """Of health checks in a row only the last is kept: an idle server's would crowd out what it did before."""
+    events = run.record.events
+    at = next((at for at in range(len(events) - 1, -1, -1) if isinstance(events[at], Batch)), None)
+    if at is not None and isinstance(last := events[at], Batch) and is_check(last):
+        del events[at]
+        run.counts[last.kind] -= 1
 
 
 def _core_is_of(core: CoreDump, record: RunRecord) -> bool:

@@ -15,6 +15,9 @@ CONCURRENCY = (("1", 1), ("2-4", 4), ("5-16", 16), ("17+", None))
 _PER_OCTAVE = 32
 """Buckets between a throughput and its double: a median is right to 1.1 %."""
 _LEAST = 0.01
+_IDLE_BELOW = 0.1
+"""SGLang reckons a line's throughput from the time of the line before: the first one after a pause has the pause in it.
+A line with less than this share of the best at its concurrency is taken for one of those."""
 _HUNDRED = 100
 """SGLang prints accept lengths and rates with two decimals: kept as whole hundredths, sums are exact."""
 
@@ -35,18 +38,23 @@ class Throughput:
     def add(self, tokens_per_second: float) -> None:
         self.lines += 1
         self.best = max(self.best, tokens_per_second)
-        bucket = math.floor(math.log2(max(tokens_per_second, _LEAST)) * _PER_OCTAVE)
+        bucket = _bucket(tokens_per_second)
         self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
 
     @property
     def median(self) -> float:
-        """The middle of the bucket that holds the median; never above the best."""
-        seen = 0
-        for bucket in sorted(self.buckets):
-            seen += self.buckets[bucket]
-            if 2 * seen >= self.lines:
+        """Of the lines without a pause: the middle of the bucket that holds the median; never above the best."""
+        busy = {bucket: count for bucket, count in self.buckets.items() if bucket >= _bucket(self.best * _IDLE_BELOW)}
+        seen, lines = 0, sum(busy.values())
+        for bucket in sorted(busy):
+            seen += busy[bucket]
+            if 2 * seen >= lines:
                 return min(self.best, round(2 ** ((bucket + 0.5) / _PER_OCTAVE), 2))
         return 0.0
+
+
+def _bucket(tokens_per_second: float) -> int:
+    return math.floor(math.log2(max(tokens_per_second, _LEAST)) * _PER_OCTAVE)
 
 
 @dataclass(slots=True, kw_only=True)

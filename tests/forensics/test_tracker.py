@@ -119,6 +119,26 @@ def test_a_flood_of_one_kind_of_fact_costs_neither_memory_nor_the_others() -> No
     assert record.lines == 1_502
 
 
+def test_an_idle_server_s_health_checks_do_not_crowd_out_what_it_did() -> None:
+    tracker = started()
+    tracker.feed(
+        line(3_000_000, "[2026-04-15 10:00:00] Decode batch, #running-req: 7, token usage: 0.10, #queue-req: 0")
+    )
+    check = (
+        "Prefill batch, #new-seq: 1, #new-token: 1, #cached-token: 0, token usage: 0.00, #running-req: 0, #queue-req: 0"
+    )
+    for number in range(500):
+        tracker.feed(line(4_000_000 + number, f"[2026-04-15 10:00:01] {check}, input throughput (token/s): 0.09"))
+    (record,) = tracker.records()
+    decode, last = (event for event in record.events if isinstance(event, Batch))
+    assert (decode.phase, last.phase) == ("decode", "prefill")
+    assert last.usec == 4_000_499
+    # A prompt of a user's is no check.
+    tracker.feed(line(5_000_000, f"[2026-04-15 10:00:02] {check.replace('new-token: 1', 'new-token: 9')}"))
+    tracker.feed(line(5_000_001, f"[2026-04-15 10:00:02] {check}"))
+    assert len([event for event in record.events if isinstance(event, Batch)]) == 4
+
+
 def test_a_unit_that_is_not_watched_is_nobody_s() -> None:
     tracker = Tracker(("sglang-*.service",))
     assert not tracker.feed(

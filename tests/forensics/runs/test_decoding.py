@@ -1,6 +1,7 @@
 import json
 import statistics
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,8 +46,19 @@ def test_a_median_is_right_to_three_percent_and_the_best_exactly(speeds: list[fl
     for speed in speeds:
         made.add(speed)
     assert made.best == max(speeds)
-    exact = statistics.median_low(speeds)
-    assert abs(made.median - exact) <= 0.03 * exact + 0.01
+    busy = [speed for speed in speeds if speed >= max(speeds) / 10]
+    # One at the border may be taken either way: its bucket is a few percent wide.
+    near = [speed for speed in speeds if speed >= max(speeds) / 10.3]
+    exact = [statistics.median_low(busy), statistics.median_low(near)]
+    assert any(abs(made.median - one) <= 0.03 * one + 0.01 for one in exact)
+
+
+def test_a_pause_before_a_line_does_not_count_as_slowness() -> None:
+    """As a server printed it that had been idle for a minute before each short answer."""
+    made = Throughput()
+    for speed in (0.02, 59.68, 148.88, 168.68, 0.13, 141.68, 0.05, 0.07):
+        made.add(speed)
+    assert made.median == pytest.approx(145, rel=0.03)
 
 
 @given(LINES)
