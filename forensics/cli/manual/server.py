@@ -29,7 +29,7 @@ MEANINGS = {
     "env": "Environment variables, a table of names and texts.",
     "extra_args": "Options of SGLang that have no key here, as words of the command line.",
 }
-"""What each key is for that is no option of SGLang."""
+"""What each key is for that is no option of SGLang. One that is not in here fails a test, and no installation."""
 
 
 def write(page: Page) -> None:
@@ -73,9 +73,9 @@ def write(page: Page) -> None:
             page.sub(f"[{folder}]")
         default = f" Default: {key.default}." if key.default not in ("", "must be given") else ""
         must = " It must be given." if key.default == "must be given" else ""
-        meaning = (
-            MEANINGS[key.name] + f" Sets {key.becomes}." if key.name in DIRECTIVES else f"SGLang's `{key.becomes}`."
-        )
+        meaning = f"SGLang's `{key.becomes}`."
+        if key.name in DIRECTIVES:
+            meaning = f"{MEANINGS.get(key.name, '')} Sets {key.becomes}."
         page.item(name, f"{meaning}{default}{must}")
     page.head("See also")
     page.text("`inquest`(1), `inquestd.service`(8), `systemd.resource-control`(5), `systemd.service`(5)")

@@ -1,5 +1,6 @@
 """inquestd.toml(5): every key of the daemon's settings, with kind, limits and default read off the model."""
 
+import inspect
 import math
 import typing
 from collections.abc import Iterator
@@ -40,6 +41,10 @@ MEANINGS = {
     "alerts.alertmanagers[].url": "The address below which Alertmanager has its API.",
     "alerts.alertmanagers[].timeout_seconds": "How long one try may take.",
     "alerts.alertmanagers[].headers": "Headers that go with each request, each value a secret.",
+    "alerts.otlp[].name": "The channel's name.",
+    "alerts.otlp[].url": "The address below which the collector takes /v1/logs.",
+    "alerts.otlp[].timeout_seconds": "How long one try may take.",
+    "alerts.otlp[].headers": "Headers that go with each request, each value a secret.",
     "alerts.apprise[].name": "The channel's name.",
     "alerts.apprise[].url": "A URL as Apprise has it, for mail, Slack, Telegram, ntfy and others.",
     "alerts.commands[].name": "The channel's name.",
@@ -54,16 +59,17 @@ MEANINGS = {
     "retention.max_crashes": "How many crashes are kept, the newest.",
     "retention.max_age_days": "How long a crash is kept.",
 }
-"""What each key is for. A key that is not in here fails a test."""
+"""What each key is for. A key that is not in here fails a test, and no installation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """`name` is dotted, `[]` behind an array of tables; `kind` says what may stand there."""
+    """`name` is dotted, `[]` behind an array of tables; `kind` says what may stand there, `about` what its table is."""
 
     name: str
     kind: str
     default: str
+    about: str
 
 
 def keys(model: type[BaseModel] = Settings, prefix: str = "", schema: dict[str, Any] | None = None) -> Iterator[Key]:
@@ -76,7 +82,8 @@ def keys(model: type[BaseModel] = Settings, prefix: str = "", schema: dict[str, 
             inner = definitions.get(table.__name__, {}) | {"$defs": definitions}
             yield from keys(table, f"{prefix}{name}{'[]' if is_array else ''}.", inner)
         else:
-            yield Key(prefix + name, _kind(schema["properties"][name], definitions), _default(field))
+            kind = _kind(schema["properties"][name], definitions)
+            yield Key(prefix + name, kind, _default(field), inspect.cleandoc(model.__doc__ or ""))
 
 
 def _table(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
@@ -148,8 +155,10 @@ def write(page: Page) -> None:
             table = folder
             shown = f"[[{folder.removesuffix('[]')}]]" if folder.endswith("[]") else f"[{folder}]"
             page.sub(shown if folder else "At the top")
+            for paragraph in key.about.split("\n\n"):
+                page.text(paragraph)
         default = f" Default: {key.default}." if key.default and key.default != "must be given" else ""
         must = " It must be given." if key.default == "must be given" else ""
-        page.item(name, f"{MEANINGS[key.name]} ({key.kind}){default}{must}")
+        page.item(name, f"{MEANINGS.get(key.name, '')} ({key.kind}){default}{must}")
     page.head("See also")
     page.text("`inquestd.service`(8), `inquest`(1), `systemd.exec`(5)")
