@@ -4,11 +4,11 @@ Pure functions of (run, timeline). The initiating event is told from the cascade
 pipes, SGLang's SIGKILL of its own tree) and from the teardown (whatever happens after a stop was asked for).
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from forensics import oom, stops
+from forensics import announced, exits, natives, oom, oom_excluded, stops
+from forensics.aftermath import aftermath
 from forensics.answering import unanswered
 from forensics.events import (
     Batch,
@@ -16,12 +16,8 @@ from forensics.events import (
     ClientKill,
     CoreDump,
     Event,
-    FatalPythonError,
     Gap,
-    HostMemory,
-    NativeAbort,
     ProcessExit,
-    Remains,
     Segfault,
     ServerError,
     ServerSignal,
@@ -31,33 +27,29 @@ from forensics.events import (
     UnitOomKill,
     Unparsed,
 )
+from forensics.exits import SIGNALS
 from forensics.fatality import (
     LINGER_USEC,
     NATIVE_SIGNALS,
     PATIENCE_USEC,
-    SURVIVAL_USEC,
     Failure,
     end_usec,
     failures,
     is_echo,
     speaks_of_peers,
 )
-from forensics.model import Evidence, Role, Run
-from forensics.oom import LATE_KERNEL_USEC, survived
-from forensics.senders import by_whom, fatal_to_main, is_vital, signals_from_outside
+from forensics.model import Evidence, Run
+from forensics.oom import LATE_KERNEL_USEC
+from forensics.senders import fatal_to_main, is_vital, signals_from_outside
 from forensics.stops import STREAM_SKEW_USEC
 from forensics.timeline import Timeline
 
 __all__ = ["DEADLY", "LATE_KERNEL_USEC", "NATIVE_SIGNALS", "SIGNALS", "STREAM_SKEW_USEC", "Ending", "Failure"]
 
-SIGNALS = NATIVE_SIGNALS | {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 9: "SIGKILL", 13: "SIGPIPE", 15: "SIGTERM"}
 DEADLY = ("SIGKILL", "SIGTERM", "SIGINT", "SIGQUIT", "SIGABRT", "SIGHUP", "SIGSEGV")
 
 _FOREIGN_EXIT_CODES = (-9, -15, -2, -1)
 """Exit codes of children that neither an exception nor native code leads to."""
-
-_ANSWER_USEC = 10_000_000
-"""From a signal to main's word on it, or to its end when it has no word: the event loop may be busy with a batch."""
 
 _NOTICED_USEC = 2_000_000
 """Main looks after its children once a second: what another rank says of the loss can stand before main's word."""
@@ -116,7 +108,7 @@ class Ending:
     def client_kill(self) -> ClientKill | None:
         """The `systemctl kill` that the run did not outlive."""
         for kill in self.timeline.all(ClientKill):
-            if kill.signal in DEADLY and self._answered(kill):
+            if kill.signal in DEADLY and self._answered(kill.signal, kill.usec):
                 return kill
         return None
 
@@ -127,7 +119,7 @@ class Ending:
         """The first traced signal from outside the run that it did not outlive. After SIGTERM it drains, at length."""
         for sent in signals_from_outside(self.run, self.timeline):
             if sent.target_pid == self.run.main_pid:
-                ended = sent is self.fatal_signal or self._answered(sent)
+                ended = sent is self.fatal_signal or self._answered(SIGNALS.get(sent.signal, ""), sent.usec)
             else:
                 told = any(failure.usec >= sent.usec and is_echo(failure) for failure in self._failed)
                 near = sent.usec >= self.end_usec - LINGER_USEC
@@ -136,14 +128,8 @@ class Ending:
                 return sent
         return None
 
-    def _answered(self, sent: SignalSent | ClientKill) -> bool:
-        """Whether main reacted to a signal that did not end it at once: it said so, or it was gone soon after."""
-        name = sent.signal if isinstance(sent, ClientKill) else SIGNALS.get(sent.signal, "")
-        said = {"SIGTERM": self.sigterm, "SIGQUIT": self.sigquit, "SIGINT": self.interrupted}.get(name)
-        if said is not None and 0 <= said.usec - sent.usec + STREAM_SKEW_USEC <= _ANSWER_USEC:
-            return True
-        worked = self.timeline.first(Batch, after=sent.usec + SURVIVAL_USEC)
-        return worked is None and 0 <= self.end_usec - sent.usec + STREAM_SKEW_USEC <= _ANSWER_USEC
+    def _answered(self, signal: str, usec: int) -> bool:
+        return announced.answered(self.timeline, self.end_usec, signal, usec)
 
     @cached_property
     def fatal_signal(self) -> SignalSent | None:
@@ -223,31 +209,21 @@ class Ending:
     @cached_property
     def sigquit(self) -> ServerSignal | None:
         """Main was told, or told itself, that a child failed."""
-        return self._signal("sigquit-received", "child-failed")
+        return announced.sigquit(self.timeline, self.end_usec)
 
     @cached_property
     def self_kill(self) -> ServerSignal | None:
         """SGLang announces (0.5.13 and later) that it now kills its tree and itself."""
-        announced = (s for s in self._signals("kill-process-tree") if dict(s.values).get("include_parent") == "True")
-        return next(announced, None)
+        return announced.self_kill(self.timeline, self.end_usec)
 
     @cached_property
     def sigterm(self) -> ServerSignal | None:
-        return next((s for s in self.timeline.all(ServerSignal) if s.name == "sigterm-received"), None)
+        return announced.sigterm(self.timeline)
 
     @cached_property
     def interrupted(self) -> Traceback | None:
         """Python's answer to SIGINT in main."""
-        return next((t for t in self.timeline.all(Traceback) if t.exception == "KeyboardInterrupt"), None)
-
-    def _signal(self, *names: str) -> ServerSignal | None:
-        return next(self._signals(*names), None)
-
-    def _signals(self, *names: str) -> Iterator[ServerSignal]:
-        """Announcements that the end soon followed: a prompt can quote one at any time."""
-        for signal in self.timeline.all(ServerSignal):
-            if signal.name in names and self.end_usec - signal.usec <= PATIENCE_USEC:
-                yield signal
+        return announced.interrupted(self.timeline)
 
     def _in_teardown(self, event: Event) -> bool:
         for struck in (self.outsider, self.client_kill):
@@ -260,24 +236,11 @@ class Ending:
     @cached_property
     def core_dump(self) -> CoreDump | None:
         """A core of a process that the run died of; the record may come minutes after the end."""
-        cores = (c for c in self.timeline.all(CoreDump) if c.unit == self.run.unit or self.run.owns_pid(c.coredump_pid))
-        return next((c for c in cores if self._fell_with(c, c.coredump_pid, c.comm)), None)
+        return natives.core_dump(self.run, self.timeline, self.stop_usec)
 
     @cached_property
     def segfault(self) -> Segfault | None:
-        faults = (fault for fault in self.timeline.all(Segfault) if self.run.owns_pid(fault.fault_pid))
-        return next((fault for fault in faults if self._fell_with(fault, fault.fault_pid, fault.comm)), None)
-
-    def _fell_with(self, event: Event, pid: int, comm: str) -> bool:
-        """Whether a process that crashed took the run with it: main, or a child without which nothing works on."""
-        if pid == self.run.main_pid:
-            return self.run.exit_code != "exited"
-        if self.stop_usec is not None and event.usec >= self.stop_usec:
-            return False
-        known = comm.startswith("sglang::") or self.run.pids.get(pid, "") in ("scheduler", "detokenizer", "controller",
-                                                                              "tokenizer", "child")  # fmt: skip
-        told = any(died.child_pid == pid for died in self.timeline.all(ChildDied))
-        return (known or told) and not survived(self.timeline, event.usec)
+        return natives.segfault(self.run, self.timeline, self.stop_usec)
 
     @cached_property
     def oom_kills(self) -> tuple[oom.Kill, ...]:
@@ -287,60 +250,23 @@ class Ending:
     @cached_property
     def oom_notice(self) -> UnitOomKill | None:
         """systemd's count of an OOM kill, unless the server worked on after it, or after the kill that it counts."""
-        over = [kill.usec for kill in self.oom_kills if kill.outlived(self.run, self.timeline)]
-        for notice in self.timeline.all(UnitOomKill):
-            counted = any(abs(notice.usec - usec) <= LATE_KERNEL_USEC for usec in over)
-            if not counted and not survived(self.timeline, notice.usec):
-                return notice
-        return None
+        return oom_excluded.notice(self.run, self.timeline, self.oom_kills)
 
     # --- evidence --------------------------------------------------------------------------------------------
 
     def aftermath(self, initiating: Event) -> tuple[Evidence, ...]:
         """What followed from the initiating event: echoes, SGLang's kill of its own tree, systemd's record."""
-        found: list[Evidence] = []
-        for event in self.timeline.events:
-            if event is initiating or event.usec < initiating.usec - LATE_KERNEL_USEC:
-                continue
-            if isinstance(event, Traceback | ChildDied | FatalPythonError | NativeAbort) and event in self.failures:
-                found.append(Evidence(role=Role.CASCADE, event=event, why="a consequence, not the cause"))
-            elif isinstance(event, ServerSignal) and event.name in ("sigquit-received", "child-failed"):
-                found.append(Evidence(role=Role.CASCADE, event=event, why="main was told that a child failed"))
-            elif event is self.self_kill:
-                found.append(
-                    Evidence(role=Role.TEARDOWN, event=event, why="SGLang kills its own tree and itself: status 9/KILL")
-                )
-            elif event is self.fatal_signal:
-                sender = by_whom(self.run, self.fatal_signal)
-                found.append(
-                    Evidence(role=Role.TEARDOWN, event=event, why=f"main died of this signal, sent by {sender}")
-                )
-            elif event is self.main_exit:
-                found.append(Evidence(role=Role.TEARDOWN, event=event, why="how the main process ended"))
-        return tuple(found[:12])
+        return aftermath(self, initiating)
 
     @property
     def exit_words(self) -> str:
         """The main process's end as people say it."""
-        code, status = self.run.exit_code, self.run.exit_status
-        if code is None:
-            return f"Result={self.run.result}" if self.run.result else "an end that systemd did not record"
-        if code == "exited":
-            return f"exit status {status}"
-        name = SIGNALS.get(status or 0, f"signal {status}")
-        return f"{name}{' with a core dump' if code == 'dumped' else ''}"
+        return exits.words(self.run)
 
     def explains_exit(self, failure: Failure) -> bool:
         """Whether the main process's end, as systemd recorded it, is the one that this failure leads to, and when."""
-        code, status = self.run.exit_code, self.run.exit_status
-        if code is None or self.end_usec - failure.usec > PATIENCE_USEC:
-            return False
-        if code == "exited":
-            return status != 0
-        if status == 9:
-            told = (self.sigquit, self.self_kill)
-            return any(signal is not None and signal.usec >= failure.usec - STREAM_SKEW_USEC for signal in told)
-        return status in NATIVE_SIGNALS and isinstance(failure, FatalPythonError | NativeAbort | ServerError)
+        told = (self.sigquit, self.self_kill)
+        return self.end_usec - failure.usec <= PATIENCE_USEC and exits.explained(self.run, failure, told)
 
     # --- absence, where it is evidence -----------------------------------------------------------------------
 
@@ -365,43 +291,11 @@ class Ending:
 
     @cached_property
     def no_oom(self) -> str | None:
-        """In words, how it is known that this death was not the kernel OOM killer's; None when that is not known.
-
-        Three witnesses, any of which suffices: the kernel log read without a gap; the unit's own memory.events,
-        read after the death and before the cgroup was gone; the host-wide counter of /proc/vmstat, before and after.
-        """
-        outlived = [kill for kill in self.oom_kills if kill.outlived(self.run, self.timeline)]
-        if len(outlived) < len(self.oom_kills) or self.oom_notice:
-            return None
-        remains = self.timeline.last(Remains)
-        if remains and remains.memory and (remains.memory.oom_kill or 0) > len(outlived):
-            return None
-        unread = self.oom_unread
-        if self.covers("kernel") and unread is None:
-            if outlived:
-                return "the kernel's OOM kills in this unit were long before, and the server worked on after them"
-            whole = (
-                "completely" if self.timeline.covers("kernel") else "completely up to the end, from minutes before it"
-            )
-            return f"no kernel OOM record names a process or cgroup of this run; the kernel log was read {whole}"
-        if remains and remains.memory and remains.memory.oom_kill == 0:
-            return "the unit's memory.events counted no OOM kill (oom_kill 0, read after the death)"
-        before = self.timeline.last(HostMemory, before=self.first_sign_usec)
-        after = self.timeline.first(HostMemory, after=self.run.ended_usec)
-        counted = (before.vmstat_oom_kill, after.vmstat_oom_kill) if before and after else (None, None)
-        if counted[0] is not None and counted[0] == counted[1]:
-            return "the kernel's counter of OOM kills (oom_kill in /proc/vmstat) did not move over the death"
-        return None
+        """In words, how it is known that this death was not the kernel OOM killer's; None when that is not known."""
+        heard = self.covers("kernel")
+        return oom_excluded.why(self.run, self.timeline, self.oom_kills, self.first_sign_usec, kernel_heard=heard)
 
     @cached_property
     def oom_unread(self) -> Unparsed | None:
         """A record near the end in which the kernel speaks of an OOM kill in words that nobody here knows."""
-        return next(
-            (
-                event
-                for event in self.timeline.all(Unparsed)
-                if event.about == "oom"
-                and self.first_sign_usec - LINGER_USEC <= event.usec <= self.run.ended_usec + LATE_KERNEL_USEC
-            ),
-            None,
-        )
+        return oom_excluded.unread(self.run, self.timeline, self.first_sign_usec)

@@ -21,7 +21,8 @@ BEHIND_SOURCES = tuple(
 )
 READING = (
     *("events", "model", "timeline", "causality", "missing", "fatality"),
-    *("stops", "oom", "relay", "senders", "failure", "phase", "xid_catalog"),
+    *("stops", "oom", "oom_excluded", "relay", "senders", "failure", "phase", "xid_catalog"),
+    *("announced", "answering", "natives", "exits", "aftermath", "frames"),
 )
 
 
