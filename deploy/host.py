@@ -51,6 +51,7 @@ def install(spec: Path | None) -> str:
         run([environment.VENV / "bin" / "python", "-I", "-m", "forensics.cli.manual", MANUAL])
         unit = _put_spec(spec)
         run(["systemd-sysusers", "/usr/local/lib/sysusers.d/inquest.conf"])
+        run(["journalctl", "--update-catalog"])
         if sglang_cpu.JIT.exists():
             run(["chown", "-R", "sglang:sglang", sglang_cpu.JIT])
         if journald_changed:
@@ -110,6 +111,7 @@ def remove(*, purge: bool) -> None:
                 file.unlink(missing_ok=True)
         for page in MANUAL.glob("man?/inquest*"):
             page.unlink()
+        run(["journalctl", "--update-catalog"])
         COMMAND.unlink(missing_ok=True)
         shutil.rmtree(environment.VENV, ignore_errors=True)
         if purge:

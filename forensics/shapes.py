@@ -246,3 +246,42 @@ class GroupShape(TypedDict):
     family: str
     strength: str | None
     summary: str
+
+
+class ChannelShape(TypedDict):
+    """One of those who are told: `type` is `journal`, `webhook`, `alertmanager`, `apprise`, `command` …, or `gone` for
+    one that is no longer configured. The counts are of messages: `superseded` ones had become wrong or were told with
+    others, `abandoned` ones were for a channel that went. `last_error` is why the next one did not arrive, if it was
+    tried."""
+
+    name: str
+    type: str
+    waiting: int
+    delivered: int
+    superseded: int
+    abandoned: int
+    last_delivered_at: str | None
+    last_error: str
+
+
+class WaitingShape(TypedDict):
+    """A message that has not arrived yet, and `why`. `id` is that of the death or of the living run it is about; it is
+    not told before `due_at`, and tried next at `next_try_at`."""
+
+    channel: str
+    kind: str
+    server: str
+    unit: str
+    id: str
+    count: int
+    attempts: int
+    due_at: str
+    next_try_at: str
+    why: str
+
+
+class AlertsShape(TypedDict):
+    """Who is told, and what waits to be, in the order in which it may go."""
+
+    channels: list[ChannelShape]
+    waiting: list[WaitingShape]

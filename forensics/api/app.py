@@ -12,6 +12,7 @@ from forensics.api.conditional import Conditional
 from forensics.api.metrics import Metrics
 from forensics.api.shapes import Health, HealthShape, ReadyShape, ServersShape
 from forensics.public import usec, when
+from forensics.shapes import AlertsShape
 from forensics.store import Store
 
 NEEDED = ("systemd", "server")
@@ -53,6 +54,11 @@ def create_app(
     async def servers() -> Response:
         """Every unit that was watched: running since when, how often and how it died last."""
         return as_json({"servers": store.servers()})
+
+    @app.get("/alerts", response_model=AlertsShape, responses=responses("alerts"))
+    async def alerts() -> Response:
+        """Who is told of deaths, what waits to be told, and why."""
+        return as_json(store.alerts())
 
     @app.get(
         "/metrics",

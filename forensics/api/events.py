@@ -22,10 +22,23 @@ BATCH = 50
 MOST_STREAMS = 64
 
 EVENTS = (
-    "A stream of `crash`, `amended` and `run-ended`, each with the crash as data, `run-started` with unit, server,"
-    " invocation_id and started_at, and `reset` when the id to begin after is too old: read the lists anew then. A"
-    " comment comes at least every 15 seconds."
+    "A stream of `crash`, `amended`, `start-limit` (systemd has given the server up) and `run-ended`, each with the"
+    " crash as data; of `run-started` with unit, server, invocation_id and started_at; of `run-ready`, `hang` (it runs"
+    " and does not answer) and `answering` (it does again), with `at` in place of started_at; and `reset` when the id to"
+    " begin after is too old: read the lists anew then. A comment comes at least every 15 seconds."
 )
+
+KINDS = ("crash", "amended", "start-limit", "run-ended", "run-started", "run-ready", "hang", "answering", "reset")
+EVENT_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string", "description": "To begin after it again."},
+        "event": {"enum": KINDS},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+        "retry": {"type": "integer", "description": "Milliseconds to wait before coming back."},
+    },
+}
+"""One event, as `itemSchema` of OpenAPI 3.2."""
 
 
 class Broadcast:
@@ -110,7 +123,7 @@ def routes(broadcast: Broadcast) -> APIRouter:
         "/events",
         response_class=StreamingResponse,
         responses={
-            200: {"description": EVENTS, "content": {"text/event-stream": {"schema": {"type": "string"}}}},
+            200: {"description": EVENTS, "content": {"text/event-stream": {"itemSchema": EVENT_SCHEMA}}},
             **PROBLEMS,
         },
     )

@@ -168,5 +168,43 @@ EXAMPLES: dict[str, Any] = {
         ],
         "alerts": {"journal": {"delivered": 7}},
     },
+    "alerts": {
+        "channels": [
+            {
+                "name": "journal",
+                "type": "journal",
+                "waiting": 0,
+                "delivered": 7,
+                "superseded": 0,
+                "abandoned": 0,
+                "last_delivered_at": "2026-03-01T12:01:03.512000Z",
+                "last_error": "",
+            },
+            {
+                "name": "on-call",
+                "type": "webhook",
+                "waiting": 1,
+                "delivered": 6,
+                "superseded": 0,
+                "abandoned": 0,
+                "last_delivered_at": "2026-02-27T03:44:12.001000Z",
+                "last_error": "the receiver answered 503 Service Unavailable",
+            },
+        ],
+        "waiting": [
+            {
+                "channel": "on-call",
+                "kind": "crash",
+                "server": "demo",
+                "unit": "sglang-demo.service",
+                "id": "5f2c9be0a1d4",
+                "count": 1,
+                "attempts": 3,
+                "due_at": "2026-03-01T12:01:03.500000Z",
+                "next_try_at": "2026-03-01T12:01:11.203000Z",
+                "why": "tried 3 times: the receiver answered 503 Service Unavailable",
+            }
+        ],
+    },
     "ready": {"status": "ready", "not_seen": ["gpu"]},
 }

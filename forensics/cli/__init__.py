@@ -36,6 +36,7 @@ COMMANDS = (
     Command("preflight", "service.cli:preflight", _SPECS),
     Command("plan", "service.cli:plan", _SPECS),
     Command("command", "service.cli:command", _SPECS),
+    Command("alerts", "forensics.cli.alerts:app", _MACHINE),
     Command("doctor", "forensics.cli.doctor:doctor", _MACHINE),
     Command("drill", "forensics.cli.drill:drill", _MACHINE),
     Command("daemon", "forensics.cli.daemon:daemon", _MACHINE),

@@ -12,8 +12,8 @@ from forensics.errors import StoreError
 from forensics.model import Crash, RunRecord
 from forensics.public import server_name, timeline_shape, when
 from forensics.redact import redact_json
-from forensics.shapes import CrashShape, RunningShape, ServerShape, TimelineShape
-from forensics.store import lives, news, rows
+from forensics.shapes import AlertsShape, CrashShape, RunningShape, ServerShape, TimelineShape
+from forensics.store import lives, news, rows, waiting
 from forensics.store.checkpoint import Checkpoint, Place
 from forensics.store.database import Database
 from forensics.store.lives import Lives
@@ -212,6 +212,10 @@ class Store:
                 }
                 for unit in sorted(counts.keys() | running.keys())
             ]
+
+    def alerts(self) -> AlertsShape:
+        """Those who are told, and what waits for them."""
+        return waiting.alerts(self._database, self._channels, rows.now_usec())
 
     def prune(self, max_crashes: int, max_age_days: int) -> int:
         """Drops what is older or beyond the newest `max_crashes`; clean runs count apart. How many rows went."""

@@ -283,6 +283,7 @@ def test_a_name_that_was_pointed_here_is_not(client: TestClient, host: str) -> N
 def test_openapi_describes_every_route_its_answer_and_its_problems(client: TestClient) -> None:
     schema = client.get("/openapi.json").json()
     assert set(schema["paths"]) == {
+        "/alerts",
         "/crashes",
         "/crashes/{crash_id}",
         "/crashes/{crash_id}/timeline",
