@@ -47,7 +47,10 @@ def _stack(program: str, pid: int) -> str:
         return f"no stack: py-spy gave none within {DEADLINE_SECONDS:.0f} s"
     except (OSError, subprocess.SubprocessError) as error:
         return f"no stack: {error}"
-    text = done.stdout.strip() if done.returncode == 0 else f"no stack: {done.stderr.strip()}"
+    if done.returncode != 0:
+        return f"no stack: {done.stderr.strip()}"
+    # py-spy begins with the whole command line, in which an option can be a key.
+    text = "\n".join(line for line in done.stdout.strip().splitlines() if not line.startswith("Process "))
     return text if len(text) <= MOST_BYTES else f"{text[:MOST_BYTES]}\n…"
 
 

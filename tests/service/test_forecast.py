@@ -107,6 +107,28 @@ def test_real_start_is_met(name: str, target: Model, tmp_path: Path) -> None:
     assert blind.pool_tokens == pytest.approx(own.max_total_num_tokens, rel=0.005)
 
 
+def test_real_start_with_a_fraction_that_sglang_chose(target: Model, tmp_path: Path) -> None:
+    """The same machine: STANDALONE, nothing given but 64 requests and graphs up to 8; avail mem=139.13 GB, then
+    max_total_num_tokens=6633585."""
+    draft = big(tmp_path / "d", "LlamaForCausalLM", 2)
+    memory = "max_running_requests = 64\ncuda_graph_max_bs_decode = 8"
+    made = forecast(spec(EAGLE.format(3).replace("EAGLE", "STANDALONE"), memory), target, draft,
+                    gpu_bytes=H200_BYTES, before_bytes=int(139.13 * GIB), version=(0, 5, 17))  # fmt: skip
+    assert not made.fraction_given
+    assert made.pool_tokens == pytest.approx(6633585, rel=0.001)
+
+
+def test_real_start_beside_a_stranger(target: Model, tmp_path: Path) -> None:
+    """The same machine, of which another process held 118 GiB: avail mem=21.43 GB, mem_fraction_static 0.9, EAGLE3,
+    then max_total_num_tokens=1118758, available_gpu_mem=1.84 GB."""
+    draft = big(tmp_path / "d", "LlamaForCausalLM", 1)
+    memory = "mem_fraction_static = 0.9\nmax_running_requests = 16"
+    made = forecast(spec(EAGLE.format(3).replace("EAGLE", "EAGLE3"), memory), target, draft,
+                    gpu_bytes=H200_BYTES, before_bytes=int(21.43 * GIB), version=(0, 5, 17))  # fmt: skip
+    assert made.pool_tokens == pytest.approx(1118758, rel=0.002)
+    assert made.free_bytes / GIB == pytest.approx(1.84, abs=0.4)
+
+
 def test_older_release_puts_the_draft_on_top(target: Model, tmp_path: Path) -> None:
     draft = big(tmp_path / "d", "LlamaForCausalLMEagle", 1)
     old = forecast(spec(EAGLE.format(3)), target, draft, gpu_bytes=H200_BYTES, version=(0, 5, 10))

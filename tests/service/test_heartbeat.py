@@ -252,6 +252,7 @@ class TestStacks:
         ("script", "words"),
         [
             ('echo "Thread 1: $*"', "Thread 1: dump --nonblocking --pid {pid}"),
+            ("echo 'Process 7: python --api-key hunter2'; echo 'Python v3.12.3'", ":\nPython v3.12.3"),
             ("echo 'Permission Denied' >&2; exit 1", "no stack: Permission Denied"),
             ("exec sleep 60", "no stack: py-spy gave none within 0 s"),
         ],
