@@ -134,9 +134,12 @@ def test_an_interrupted_drill_leaves_nothing_behind(inquest: Inquest) -> None:
 def following(inquest: Inquest) -> Iterator[subprocess.Popen[str]]:
     argv = inquest.machine.argv(["inquest", "watch", "--server", "inquest-drill-native-crash"])
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        yield process
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        try:
+            yield process
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
 
 
 def test_watch_follows_over_a_restart_of_the_daemon(inquest: Inquest) -> None:

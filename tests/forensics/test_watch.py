@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -110,14 +112,23 @@ def read_until(descriptor: int, words: bytes) -> bytes:
     return seen
 
 
+@contextmanager
+def watching(*arguments: str, **how: Any) -> Iterator["subprocess.Popen[bytes]"]:
+    """`inquest watch`, which ends when the test fails, too."""
+    with subprocess.Popen([sys.executable, "-m", "forensics", "watch", *arguments], **how) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 @pytest.mark.usefixtures("api")
 @pytest.mark.parametrize("ends", [signal.SIGINT, signal.SIGTERM])
 def test_on_a_terminal_it_shows_the_states_and_ends_cleanly(store: Store, ends: signal.Signals) -> None:
     store.save(crash(1))
     leader, follower = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
-    argv = [sys.executable, "-m", "forensics", "watch"]
-    with subprocess.Popen(argv, stdout=follower, stderr=follower, env=environment) as process:
+    with watching(stdout=follower, stderr=follower, env=environment) as process:
         os.close(follower)
         # The states are drawn again once the stream is there.
         seen = read_until(leader, b"last crash") + read_until(leader, b"last crash")
@@ -133,8 +144,7 @@ def test_on_a_terminal_it_shows_the_states_and_ends_cleanly(store: Store, ends: 
 
 @pytest.mark.usefixtures("api")
 def test_piped_it_prints_a_line_an_event_of_that_server(store: Store) -> None:
-    argv = [sys.executable, "-m", "forensics", "watch", "--server", "demo", "--format", "json"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+    with watching("--server", "demo", "--format", "json", stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         # Before its stream is there, it would not hear of what happens.
         number, line = 0, b""
