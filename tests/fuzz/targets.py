@@ -1,4 +1,4 @@
-"""The parsers of saved files as fuzz targets: each takes any bytes, and raises nothing but what it says it raises.
+"""The parsers as fuzz targets: each takes any bytes, and raises nothing but what it says it raises.
 
 `python -m tests.fuzz.run TARGET` runs one under atheris.
 """
@@ -9,16 +9,26 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import BinaryIO, cast
 
+from forensics import xid_catalog
 from forensics.analyze import analyze, properties, senders, stamps, structured, text, wrappings
 from forensics.analyze.forms import recognise
 from forensics.analyze.lines import Line, backwards, forwards
 from forensics.analyze.plain import PlainLog
 from forensics.analyze.text import Clock
 from forensics.analyze.units import Attribution
+from forensics.entry import Entry
 from forensics.errors import InputError
+from forensics.events import Xid
+from forensics.sources import RECORDED
 from forensics.sources.export import read_export, read_json
+from forensics.sources.server import ServerLog
 
 NOW = datetime(2026, 5, 18, tzinfo=UTC)
+_SENDERS = (
+    {"_TRANSPORT": "kernel", "SYSLOG_IDENTIFIER": "kernel"},
+    {"_TRANSPORT": "journal", "_PID": "1", "UNIT": "a.service", "INVOCATION_ID": "bb"},
+    {"_TRANSPORT": "stdout", "_PID": "47", "_SYSTEMD_UNIT": "a.service", "_SYSTEMD_INVOCATION_ID": "bb"},
+)
 
 
 def _stream(data: bytes) -> BinaryIO:
@@ -90,6 +100,22 @@ def fuzz_structured(data: bytes) -> None:
         pass
 
 
+def fuzz_records(data: bytes) -> None:
+    """Each line as a record of the kernel, of PID 1, and of a server."""
+    log = ServerLog()
+    for number, line in enumerate(_lines(data)):
+        for sender in _SENDERS:
+            fields = {"MESSAGE": line.text, "_BOOT_ID": "b0", **sender}
+            entry = Entry(cursor="", boot_id="b0", monotonic_usec=number, realtime_usec=number, fields=fields)
+            for parse in RECORDED:
+                event = parse(entry)
+                if isinstance(event, Xid):
+                    xid_catalog.kind(event.xid, event.record.message)
+                    xid_catalog.recovery(event.record.message)
+            log.feed(entry)
+    log.flush_all()
+
+
 def fuzz_properties(data: bytes) -> None:
     for snapshot in properties.show(_lines(data), "x", NOW):
         list(snapshot.facts())
@@ -141,4 +167,7 @@ SEEDS: tuple[bytes, ...] = (
     b'{"log":"[2026-05-17 08:00:01] hello\\n","stream":"stderr","time":"2026-05-17T08:00:01.5Z"}\n',
     b"2026-05-17T08:00:01.5Z stderr P half a li\n2026-05-17T08:00:01.5Z stderr F ne\n",
     b"(EngineCore_DP0 pid=95) ERROR 05-17 08:00:01 [core.py:7] Traceback (most recent call last):\n",
+    b"NVRM: Xid (PCI:0000:3b:00 GPU-I:05 GPU-CI:00): 45, pid=880, name=python3, Ch 9 caused by previous Xid 31\n"
+    b"NVRM: Xid (PCI:0000:41:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)\n"
+    b"NVRM: Xid (PCI:0018:01:00): 149, NETIR_BER_EVENT Nonfatal XC0 i0 Link 03 (0x9b1f 0x0bf6)\n",
 )
