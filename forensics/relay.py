@@ -5,10 +5,11 @@ All lines then have its pid, which is none of the server's: it says nothing abou
 
 from dataclasses import replace
 
-from forensics.events import Batch, Event, FatalPythonError, Milestone, ServerArgs, ServerError, Traceback
+from forensics.events import Batch, Event, FatalPythonError, Milestone, ServerArgs, ServerError, ServerSignal, Traceback
 from forensics.timeline import Timeline
 
 _MAINS = ("server-process", "uvicorn-running", "ready")
+_MAINS_SIGNALS = ("sigquit-received", "child-failed", "sigterm-received", "kill-process-tree")
 _SCHEDULERS = ("load-weight-begin", "load-weight-end", "kv-cache", "memory-pool-end", "capacity", "graph-capture-begin")
 
 
@@ -40,6 +41,8 @@ def _wrote(pid: int, event: Event) -> bool:
 
 
 def _by_main(event: Event) -> bool:
+    if isinstance(event, ServerSignal):
+        return event.name in _MAINS_SIGNALS
     return isinstance(event, ServerArgs) or (isinstance(event, Milestone) and event.name in _MAINS)
 
 

@@ -14,7 +14,7 @@ from forensics.analyze.plain import PlainLog
 from forensics.analyze.properties import Snapshot
 from forensics.analyze.reading import SavedFile, Told
 from forensics.analyze.stamps import when
-from forensics.analyze.text import UNDATED, Clock
+from forensics.analyze.text import ROLE, UNDATED, Clock
 from forensics.analyze.wrappings import own_prefix
 from forensics.entry import Entry
 from forensics.events import DriverNoMemory, Event, Gap, GpuLost, OomKill, OomVictim, Xid
@@ -280,7 +280,7 @@ class Body:
         self.tracker.reject(entry)
         record = self.record(invocation_id)
         if pid is not None and pid not in record.pids and len(record.pids) < _MOST_PIDS:
-            role = role_of(entry.get("SYSLOG_IDENTIFIER"), "")
+            role = role_of(entry.get("SYSLOG_IDENTIFIER"), "") or entry.get(ROLE)
             record.pids[pid] = role or ("" if "main" in record.pids.values() else "main")
 
     def is_known(self, event: Event) -> bool:

@@ -5,7 +5,7 @@ import re
 from datetime import datetime
 from enum import StrEnum
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from forensics.analyze import senders, shippers, units, wrappings
 from forensics.analyze.stamps import Stamp
@@ -68,7 +68,8 @@ def recognise(head: bytes, reference: datetime) -> Recognised:
     if not lines:
         return Recognised(Form.EMPTY)
     if text.lstrip("\ufeff \t\r\n\x1e").startswith(("{", "[{", "data: {", "[ {", "[\n")) and (form := _json_form(text)):
-        return Recognised(form, _backwards([_json_usec(line) for line in lines]))
+        shipper = shippers.learned(_record_texts(lines)) if form is Form.RECORDS else None
+        return Recognised(form, _backwards([_json_usec(line) for line in lines]), shipper=shipper)
     if any(_VERBOSE.match(line) for line in lines[:3]):
         return Recognised(Form.VERBOSE)
     properties = [line for line in lines if _PROPERTY.match(line)]
@@ -96,9 +97,14 @@ def _text_form(lines: list[str], reference: datetime) -> Recognised:
     ):
         return Recognised(Form.KERNEL, _backwards([_usec(stamp) for stamp, _ in of_kernel if stamp]), indent)
     wrapped = [wrappings.unwrap(line, reference) for line in lines]
-    shipper = shippers.learned(lines) if shippers.learned([each.text for each in wrapped]) else None
+    said = [(" " * indent + line, each.text) for line, each in zip(lines, wrapped, strict=True) if each.text.strip()]
+    shipper = None
+    if shippers.learned([own for _, own in said]):
+        shipper = shippers.learned([line for line, _ in said])
+    elif indent:
+        shipper = re.compile(rb" {%d}" % indent)
     if shipper is not None:
-        own = [shippers.without(shipper, line.encode()).decode() for line in lines]
+        own = [shippers.without(shipper, line.encode()).decode() for line, _ in said]
         wrapped = [wrappings.unwrap(line, reference) for line in own]
     known = [each.stamp for each in wrapped if each.stamp and not each.stamp.clock]
     newest_first = _backwards([_usec(stamp) for stamp in known])
@@ -151,12 +157,21 @@ def _json_form(text: str) -> Form | None:
     return Form.RECORDS if wrappings.record_of(record) is not None else None
 
 
-def _json_usec(line: str) -> int | None:
+def _record(line: str) -> dict[str, Any] | None:
     try:
         record = json.loads(line.strip().removeprefix("data: ").rstrip(","))
     except (ValueError, RecursionError):
         return None
-    if not isinstance(record, dict):
+    return record if isinstance(record, dict) else None
+
+
+def _record_texts(lines: list[str]) -> list[str]:
+    records = (record for line in lines if (record := _record(line)) is not None)
+    return [found.text for record in records if (found := wrappings.record_of(record)) and found.text.strip()]
+
+
+def _json_usec(line: str) -> int | None:
+    if (record := _record(line)) is None:
         return None
     stamp = record.get("__REALTIME_TIMESTAMP")
     if isinstance(stamp, str) and stamp.isdecimal() and len(stamp) < 20:

@@ -1,7 +1,7 @@
 """One input file → journal entries and a plain log's facts, in the order of time, and what the file covers."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import BinaryIO
 
@@ -167,18 +167,19 @@ class SavedFile:
             shipper = self.recognised.shipper
             for line in self._lines(stream):
                 raw = shippers.without(shipper, line.raw) if shipper else line.raw
-                if raw and not raw.isspace():
-                    yield (line if raw is line.raw else Line(line.number, raw)), None
+                if not raw or raw.isspace():
+                    continue
+                if shipper:
+                    line = Line(line.number, raw)
+                if raw.endswith(b"}") and (found := wrappings.record_in(line.text, self.reference)) is not None:
+                    yield from _lines_of(line.number, found)
+                else:
+                    yield line, None
             return
         for number, record in enumerate(structured.objects(self._lines(stream)), start=1):
-            found = wrappings.record_of(record)
-            if found is None:
-                continue
-            for part in found.text.splitlines() or [""]:
-                yield (
-                    Line(number, part.encode()),
-                    Unwrapped(part, found.stamp, found.partial, found.role, found.pid, found.level, found.prefixed),
-                )
+            found = wrappings.record_of(record, self.recognised.shipper)
+            if found is not None:
+                yield from _lines_of(number, found)
 
     def span_usec(self, offset_usec: int | None) -> tuple[int | None, int]:
         """From when to when it reaches, by the wall clock; `offset_usec` is wall clock less monotonic, where known."""
@@ -205,6 +206,12 @@ class SavedFile:
             unit = entry.get("_SYSTEMD_UNIT")
             # `journalctl -u` shows core dumps beside the unit's own lines.
             self.foreign = not unit or (unit.startswith(_FOREIGN) and not unit.startswith("systemd-coredump@"))
+
+
+def _lines_of(number: int, found: Unwrapped) -> Iterator[tuple[Line, Unwrapped]]:
+    """One record can hold a whole traceback."""
+    for part in found.text.splitlines() or [""]:
+        yield Line(number, part.encode()), replace(found, text=part)
 
 
 def recognise_all(inputs: list[Input], only: str | None) -> list[SavedFile]:

@@ -1,14 +1,17 @@
 """What a log shipper puts before each line, learned from the lines themselves. Pure.
 
-Every shipper, CI and launcher has a form of its own. What stands before SGLang's own prefix, or before the frames of
-a traceback, on most lines of a file is the shipper's: it is taken off all of them.
+Every shipper, CI and launcher has a form of its own, and who quotes a log indents it. What stands before SGLang's own
+prefix, or before the frames of a traceback, on most lines of a file is not the server's: it is taken off all of them.
 """
 
 import re
 
 _OWN = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{3})?(?: [A-Z_]+\d+)*\] ")
-_FRAME = re.compile(r'  File "[^"\n]{1,400}", line \d+, in ')
-_PROCESS = re.compile(r"\((?:[A-Za-z]\w*)(?: rank=\d+)? pid=\d{1,10}(?:, ip=[\w.:]+)?\) ?$")
+_FRAME = re.compile(r'(?:  )?File "[^"\n]{1,400}", line \d+,? in ')
+_PROCESS = re.compile(
+    r"\((?:[A-Za-z]\w*)(?: rank=\d+)? pid=\d{1,10}(?:, ip=[\w.:]+)?\) ?"
+    r"(?:[A-Z]{4,8} \d\d-\d\d [\d:]{8} \[?[\w./-]+:\d+\] ?)?$"
+)
 """Ray's and vLLM's word on who wrote the line is no shipper's: it tells the processes apart."""
 
 _LONGEST = 200
@@ -40,6 +43,4 @@ def without(shipper: re.Pattern[bytes], raw: bytes) -> bytes:
 
 def _shape(before: str) -> str:
     before = _PROCESS.sub("", before)
-    if len(before) > _LONGEST or not any(char.isalnum() for char in before):
-        return ""
-    return re.sub(r"\d+", r"\\d+", re.escape(before)).replace(r"\ ", " ")
+    return "" if len(before) > _LONGEST or before.isspace() else re.sub(r"\d+", r"\\d+", re.escape(before))

@@ -225,6 +225,10 @@ def fields_of(sent: Sent, attribution: Attribution) -> dict[str, str]:
     return _program_fields(sent, attribution)
 
 
+ROLE = "ROLE"
+"""Not a field of any journal: what the process is, by its words."""
+
+
 def _program_fields(sent: Sent, attribution: Attribution) -> dict[str, str]:
     unit = attribution.program(sent.ident, sent.pid, sent.message)
     fields = {"SYSLOG_IDENTIFIER": sent.ident, "_TRANSPORT": "stdout"}
@@ -247,6 +251,7 @@ def _program_fields(sent: Sent, attribution: Attribution) -> dict[str, str]:
         }
     elif unit not in oomkillers.KILLERS:
         fields["_SYSTEMD_INVOCATION_ID"] = attribution.life_of(unit)
+        fields[ROLE] = attribution.survey.speakers.role(sent.pid)
     return fields
 
 

@@ -10,6 +10,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from forensics.analyze.senders import Sent
+from forensics.analyze.speakers import Speakers
 
 _UNIT = r"[\w@:.\\-]+\.(?:service|scope|slice|target|socket|mount|swap|timer|path|automount|device)"
 _NAMED = re.compile(rf"(?P<unit>{_UNIT}): ")
@@ -66,6 +67,7 @@ class Survey:
     server_idents: Counter[str] = field(default_factory=Counter)
     kernel_lines: int = 0
     foreign_lines: int = 0
+    speakers: Speakers = field(default_factory=Speakers)
     _of_pid_1: set[str] = field(default_factory=set)
     _votes: dict[str, Counter[str]] = field(default_factory=dict)
     _open: deque[tuple[int, str]] = field(default_factory=deque)
@@ -82,6 +84,7 @@ class Survey:
         if sent.ident in _OTHERS or sent.ident.startswith("systemd-"):
             self.foreign_lines += 1
             return
+        self.speakers.hear(sent.pid, sent.message)
         if len(self.idents) < 4096:
             self.idents[sent.ident] += 1
             if server_like(sent.message):

@@ -6,12 +6,13 @@ docker's json-file records, `docker logs -t`, the CRI form of Kubernetes, compos
 that vLLM puts before every line of a record, tracebacks included.
 """
 
+import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from forensics.analyze import stamps
+from forensics.analyze import shippers, stamps
 from forensics.analyze.stamps import Stamp
 
 _CRI = re.compile(r"(?P<stream>stdout|stderr) (?P<flag>[PF])(?::\S*)? (?P<text>.*)", re.DOTALL)
@@ -94,15 +95,39 @@ def _vllm_stamp(found: re.Match[str], reference: datetime) -> Stamp | None:
     return Stamp("vllm", realtime_usec=int(moment.timestamp()) * 1_000_000, naive=True)
 
 
-def record_of(record: dict[str, Any]) -> Unwrapped | None:
-    """One JSON record of a container runtime or a log shipper; None when it holds no line."""
+def record_of(record: dict[str, Any], shipper: re.Pattern[bytes] | None = None) -> Unwrapped | None:
+    """One JSON record of a container runtime or a log shipper; None when it holds no line. `shipper` matches what
+    stands before the line inside of it."""
     text = next((record[key] for key in _TEXT_KEYS if isinstance(record.get(key), str)), None)
     if text is None or (set(record) <= {"message", "text"} and "log" not in record):
         return None
     stamp = next((found for key in _TIME_KEYS if (found := _stamp_of(record.get(key)))), None)
     partial = "log" in record and "stream" in record and not text.endswith("\n") and len(text) >= 16_000
-    inner = unwrap(text.rstrip("\r\n"), datetime.now(UTC))
+    if shipper is not None:
+        text = shippers.without(shipper, text.encode("utf-8", "replace")).decode("utf-8", "replace")
+    text = text.rstrip("\r\n")
+    if "log" in record and (logged := _json(text)) is not None and (own := record_of(logged)) is not None:
+        return replace(own, stamp=stamp or own.stamp)
+    inner = unwrap(text, datetime.now(UTC))
     return Unwrapped(inner.text, stamp or inner.stamp, partial, inner.role, inner.pid, inner.level, inner.prefixed)
+
+
+def record_in(line: str, reference: datetime) -> Unwrapped | None:
+    """The line inside a JSON record that a runtime put its stamp before, or put into a record of its own."""
+    outer = unwrap(line, reference)
+    record = _json(outer.text)
+    found = record_of(record) if record is not None else None
+    return None if found is None else replace(found, stamp=found.stamp or outer.stamp)
+
+
+def _json(text: str) -> dict[str, Any] | None:
+    if not (text.startswith('{"') and text.endswith("}")):
+        return None
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
 
 
 def _stamp_of(value: Any) -> Stamp | None:

@@ -73,7 +73,7 @@ SIGNALS = _rows(
     ("force-exit", "SIGTERM received", r"Signal SIGTERM received while .*[Ee]xiting"),
     ("draining", "Gracefully exiting", r"Gracefully exiting\.\.\. [Rr]emaining number of requests (?P<remaining>%N)"),
     ("sigquit-received", "SIGQUIT received", r"SIGQUIT received\. "),
-    ("child-failed", "Received sigquit", r"Received sigquit from a child process\."),
+    ("child-failed", "Received sigquit", r"Received sigquit from a child process?\."),
     ("kill-process-tree", "kill_process_tree called",
      r"kill_process_tree called: parent_pid=(?P<parent_pid>%N), "
      r"include_parent=(?P<include_parent>\w+), pid=(?P<caller_pid>%N)"),

@@ -1,12 +1,13 @@
 """What people cut out of a log and send: without the start, behind a shipper's prefix, from a container."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from forensics.analyze.shippers import learned
-from tests.forensics.analyze.saved import exception, judged, line, only, served, verdict
+from tests.forensics.analyze.saved import exception, judged, line, only, served, short, verdict
 
 IMA = "torch.AcceleratorError: CUDA error: an illegal memory access was encountered"
 PREFILL = (
@@ -28,6 +29,17 @@ SHIPPERS: dict[str, Callable[[int, str], str]] = {
     "month and day": lambda step, text: f"05-17 08:00:{step:02d}.784 {text}",
     "mpirun": lambda step, text: f"[1,{step % 2}]<stderr>:{text}",
     "a node's name": lambda step, text: f"node-{step % 3}: {text}",
+    "indented": lambda step, text: f"        {text}",
+    "quoted": lambda step, text: f"> {text}",
+    "a stamp before JSON": lambda step, text: (
+        f"2026-05-17T08:00:{step:02d}.5Z {json.dumps({'asctime': '2026-05-17 08:00:00,1', 'message': text})}"
+    ),
+    "JSON in docker's JSON": lambda step, text: json.dumps(
+        {"log": json.dumps({"levelname": "INFO", "message": text}) + "\n", "stream": "stderr"}
+    ),
+    "a name in a shipper's JSON": lambda step, text: json.dumps(
+        {"@timestamp": "2026-05-17T08:00:00Z", "log": f"maple-7f9 | {text}"}
+    ),
 }
 
 
@@ -130,3 +142,24 @@ def test_a_child_that_an_other_logger_tells_of(tmp_path: Path) -> None:
     crash = only(judged(tmp_path, lines))
     assert verdict(judged(tmp_path, lines)) == ("unexplained-kill", "likely")
     assert "SIGKILL" in crash["summary"]
+
+
+def test_one_record_holds_a_whole_traceback(tmp_path: Path) -> None:
+    text = "\n".join(exception(40, IMA)[:6])
+    record = json.dumps({"asctime": "2026-05-17 08:00:40,123", "levelname": "ERROR", "message": text})
+    assert verdict(judged(tmp_path, [*served(), record])) == ("cuda-error", "likely")
+
+
+@pytest.mark.parametrize("cut", [8, 10, 15])
+def test_the_last_lines_of_a_journal_as_text(cut: int, tmp_path: Path) -> None:
+    """`journalctl -n`: the first line that is left is a scheduler's, and main is who speaks of signals and requests."""
+    told = served()[cut:]
+    died = exception(40, IMA)
+    lines = [*short(told, pid=4755), *short(died[:-3], pid=4755), *short(died[-2:])]
+    crash = only(judged(tmp_path, lines))
+    assert (crash["cause"], crash["phase"], crash["run"]["main_pid"]) == ("cuda-error", "serving", 4711)
+
+
+def test_the_last_lines_that_all_came_through_one_writer(tmp_path: Path) -> None:
+    lines = short([*served()[8:], *exception(40, IMA)])
+    assert verdict(judged(tmp_path, lines)) == ("cuda-error", "likely")
