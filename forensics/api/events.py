@@ -24,7 +24,7 @@ MOST_STREAMS = 64
 EVENTS = (
     "A stream of `crash`, `amended`, `start-limit` (systemd has given the server up) and `run-ended`, each with the"
     " crash as data; of `run-started` with unit, server, invocation_id and started_at; of `run-ready`, `hang` (it runs"
-    " and does not answer) and `answering` (it does again), with `at` in place of started_at; and `reset` when the id to"
+    " and does not answer) and `answering` (it does again), with `at` for started_at; and `reset` when the id to"
     " begin after is too old: read the lists anew then. A comment comes at least every 15 seconds."
 )
 

@@ -2,9 +2,11 @@
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from fastapi.testclient import TestClient
@@ -157,18 +159,19 @@ def test_a_wrong_name_is_told_with_those_that_there_are(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
-def test_as_root_it_is_sent_as_the_daemons_user(tmp_path: Path) -> None:
+def test_as_root_it_is_sent_as_the_daemons_user() -> None:
     """In a process of its own, with a user that exists on every machine in place of inquest."""
-    seen = tmp_path / "seen"
-    tmp_path.chmod(0o777)
-    for folder in tmp_path.parents[:2]:
-        folder.chmod(0o755)
-    command = f'argv = ["/bin/sh", "-c", "id -un > {seen}"]'
-    option = settings(tmp_path, f'[[alerts.commands]]\nname = "siren"\n{command}\n')
-    script = (
-        "import sys; from forensics.cli import alerts; alerts.USER = 'nobody';"
-        f"sys.argv = ['inquest', 'alerts', 'test', 'siren', '{option}'];"
-        "from forensics.__main__ import main; main()"
-    )
-    assert os.spawnl(os.P_WAIT, sys.executable, sys.executable, "-c", script) == 0
-    assert seen.read_text() == "nobody\n"
+    # pytest's own folders are closed to others.
+    with TemporaryDirectory(dir="/var/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        command = f'argv = ["/bin/sh", "-c", "id -un > {folder}/seen"]'
+        option = settings(folder, f'[[alerts.commands]]\nname = "siren"\n{command}\n')
+        script = (
+            "import sys; from forensics.cli import alerts; alerts.USER = 'nobody';"
+            f"sys.argv = ['inquest', 'alerts', 'test', 'siren', '{option}'];"
+            "from forensics.__main__ import main; main()"
+        )
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert (folder / "seen").read_text() == "nobody\n"

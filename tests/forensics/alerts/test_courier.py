@@ -106,8 +106,9 @@ def test_a_sink_that_hangs_holds_up_no_other(store: Store, courier: Employ, even
 
 
 def test_a_message_that_cannot_go_holds_up_those_of_its_server_only(
-    store: Store, courier: Employ, eventually: Eventually
+    store: Store, courier: Employ, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("forensics.alerts.courier.back_off_seconds", lambda attempts: 60.0)
     sink = Failing(InquestError("x", "no route to host"))
     for number, unit in enumerate(["sglang-demo.service", "sglang-demo.service", "sglang-other.service"], start=1):
         store.save(crash(number, unit=unit))
