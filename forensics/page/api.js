@@ -29,6 +29,8 @@ export async function asText(id) {
   return answer.text();
 }
 
+const KINDS = ["crash", "amended", "start-limit", "run-ended", "run-started", "run-ready", "hang", "answering", "reset"];
+
 /** Follows what happens. `on(kind, data)` is called for each event, `state(word)` with `live` or `away`. The browser
  * comes back by itself with the last id it had; after a refusal it would not, so that is done here. */
 export function follow(on, state) {
@@ -40,7 +42,7 @@ export function follow(on, state) {
       state("away");
       if (stream.readyState === EventSource.CLOSED) setTimeout(open, 3000);
     };
-    for (const kind of ["crash", "amended", "run-started", "run-ended", "reset"]) {
+    for (const kind of KINDS) {
       stream.addEventListener(kind, (event) => {
         lastId = event.lastEventId;
         on(kind, JSON.parse(event.data));
