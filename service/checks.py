@@ -130,9 +130,10 @@ def port(spec: ServerSpec) -> Row | None:
         return refused("port", f"host {spec.host!r} has no address: {error.strerror}", "correct 'host'")
     failures = {_bind_failure(family, address) for family, _, _, _, address in found}
     if errno.EADDRINUSE in failures:
-        message = f"port {spec.port} of {spec.host} is taken by {_holder(spec.port)}"
-        find = f"find it as root: ss -ltnp sport = :{spec.port}"
-        return refused("port", message, f"stop it ({find}) or change 'port'")
+        who = _holder(spec.port)
+        find = "" if who.startswith("pid ") else f" (find it as root: ss -ltnp sport = :{spec.port})"
+        message = f"port {spec.port} of {spec.host} is taken by {who}"
+        return refused("port", message, f"stop it{find} or change 'port'")
     if errno.EACCES in failures:
         message = f"port {spec.port} of {spec.host} is not allowed for {_me()}"
         return refused("port", message, "take a port from 1024 on")

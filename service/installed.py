@@ -19,6 +19,8 @@ from pathlib import Path
 __all__ = ["Installed", "NoInterpreter", "NoSglang", "Version", "find", "options_in", "parse_version"]
 
 DEADLINE_SECONDS = 20
+# What is no Python repeats the whole program that it was given.
+_LONGEST_WORDS = 120
 # Finds the packages without importing them.
 _PROBE = """
 import importlib.util, json
@@ -89,7 +91,7 @@ def _find(python: str, env: tuple[tuple[str, str], ...]) -> Installed | None:
         raise NoInterpreter(f"cannot be executed: {error.strerror}") from None
     if probe.returncode != 0:
         words = probe.stderr.strip().splitlines()[-1:] or [f"exit status {probe.returncode}"]
-        raise NoInterpreter(f"does not run: {words[0]}")
+        raise NoInterpreter(f"does not run: {words[0][:_LONGEST_WORDS]}")
     try:
         found = json.loads(probe.stdout.splitlines()[-1])
     except (ValueError, IndexError):
