@@ -28,6 +28,8 @@ T = TypeVar("T")
 
 NOT_CRASHES = frozenset({"clean-stop"})
 """And a server that a shutdown of the host could not wait for: nobody needs to be woken for that."""
+_ENDS_OF_A_STOP = ("clean-stop", "stop-timeout", "external-signal")
+"""For these nothing of the server's is to blame; for whatever else ends it in a stop something may be."""
 _NEVER_STARTED = ("exec-failure", "preflight-refused", "clean-stop")
 """Of these it goes without saying that the server had not logged a line."""
 
@@ -140,9 +142,10 @@ def _summary(ending: Ending, cause: str, finding: Finding | None, at: Phase, ser
     said = finding.summary if finding else f"It ended ({ending.exit_words}); what led to it is not in the evidence."
     if finding is None and ending.run.exit_code is None and ending.run.result is None:
         said = "It ended, and nothing says how: neither systemd's record of the end nor a failure is in the evidence."
-    if finding is not None and at is Phase.SHUTDOWN and served is not None and not ending.unhealthy:
+    stopped = finding is not None and at is Phase.SHUTDOWN and cause in _ENDS_OF_A_STOP
+    if stopped and served is not None and not ending.unhealthy:
         return f"It had served well{_figures(served)}: the configuration is not to blame. {said}"
-    silent = at is Phase.BEFORE_LOGGING and ending.timeline.first(LogStats) is None
+    silent = at is Phase.BEFORE_LOGGING and ending.timeline.first(LogStats) is None and not ending.lost("server")
     if silent and cause not in _NEVER_STARTED:
         return f"{said} The server had not logged a single line."
     return said

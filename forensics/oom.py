@@ -45,7 +45,10 @@ class Kill:
         return self.first.usec
 
     def outlived(self, run: Run, timeline: Timeline) -> bool:
-        """Whether the run went on without the victim: a helper's kill ends nothing by itself."""
+        """Whether the run went on without the victim: a helper's kill ends nothing by itself, and without main nothing
+        works on for long, so that a kill of it that was followed by work was of another's."""
+        if self.victim == "main":
+            return timeline.first(Batch, after=self.usec + SURVIVAL_USEC + LATE_KERNEL_USEC) is not None
         if self.victim != "helper":
             return survived(timeline, self.usec)
         if run.result == "oom-kill" and not survived(timeline, self.usec):

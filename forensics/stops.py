@@ -27,6 +27,8 @@ _STOP_STATES = ("stop", "stop-sigterm", "stop-watchdog", "stop-post", "final-sig
 _START_STATES = ("start", "start-pre", "start-post")
 _START_COMMANDS = ("ExecCondition", "ExecStartPre", "ExecStartPost")
 SHUTDOWN_LATE_USEC = 10_000_000
+_SHUTDOWN_USEC = 600_000_000
+"""From logind's word to the stop of a unit at most: those that stand behind it are stopped first."""
 _SAME_STEP_USEC = 500_000
 """PID 1 writes a unit's result and the end of the job that waited for it in one go."""
 
@@ -47,7 +49,7 @@ def start_control_exit(timeline: Timeline) -> ProcessExit | None:
 
 
 def stop_timed_out(timeline: Timeline) -> StateTimedOut | None:
-    ended = ("Killing", "Aborting")
+    ended = ("Killing", "Aborting", "Skipping SIGKILL")
     return next((e for e in timeline.all(StateTimedOut) if e.state in _STOP_STATES and e.action in ended), None)
 
 
@@ -61,12 +63,15 @@ def runtime_limit(timeline: Timeline) -> StateTimedOut | None:
 
 
 def host_shutdown(run: Run, timeline: Timeline) -> HostShutdown | None:
-    """The host was going down as this unit was stopped. Without logind, PID 1 speaks of it only when the last unit is
-    down, which is the one that had held it up."""
-    shutdown = timeline.first(HostShutdown)
-    late = timeline.first(StopRequested) is not None
-    known = shutdown is not None and shutdown.usec <= run.ended_usec + (SHUTDOWN_LATE_USEC if late else 0)
-    return shutdown if known else None
+    """The host was going down as this unit was stopped; one that was called off long before is none. Without logind,
+    PID 1 speaks of it only when the last unit is down, which is the one that had held it up."""
+    stopping = timeline.first(StopRequested)
+    begun_usec = stopping.usec if stopping is not None else run.ended_usec
+    last_usec = run.ended_usec + (SHUTDOWN_LATE_USEC if stopping is not None else 0)
+    return next(
+        (e for e in timeline.all(HostShutdown) if begun_usec - _SHUTDOWN_USEC <= e.usec <= last_usec),
+        None,
+    )
 
 
 def systemd_had_a_reason(run: Run, timeline: Timeline) -> bool:
@@ -101,7 +106,7 @@ def asked(run: Run, timeline: Timeline) -> Event | None:
             if stopped.job_type in by_hand and (result is None or stopped.usec - result.usec <= _SAME_STEP_USEC):
                 return stopped
     ended = timeline.first(BootEnded)
-    shutdown = timeline.first(HostShutdown)
+    shutdown = host_shutdown(run, timeline)
     end_usec = exit_.usec if exit_ is not None else run.ended_usec
     if shutdown and (ended is None or ended.orderly) and shutdown.usec <= end_usec:
         return shutdown

@@ -24,6 +24,7 @@ from forensics.events import (
     OomKill,
     OomLimit,
     OomVictim,
+    ProcessExit,
     Record,
     Rejected,
     Remains,
@@ -31,7 +32,12 @@ from forensics.events import (
     SignalTracing,
     SpawnFailed,
     StartFailed,
+    StateTimedOut,
+    StopRequested,
+    SystemdKill,
+    UnitOomKill,
     UnitResult,
+    UserspaceOomKill,
 )
 from forensics.lives import decode_stats, log_stats, make_run, role_of
 from forensics.model import Run, RunRecord
@@ -54,6 +60,11 @@ _KERNEL_LATE_USEC = 1_000_000
 _NAMED = ("victim_pid", "oom_victim_pid", "xid_pid", "fault_pid", "coredump_pid")
 _OF_THE_CGROUP = (OomKill, OomVictim, OomLimit)
 
+_LOOK_BACK_USEC = 10_000_000
+_ENDINGS = (ProcessExit, StateTimedOut, StopRequested, SystemdKill, UnitOomKill, UserspaceOomKill)
+"""What PID 1 says first of a run whose beginning is not in the journal."""
+_OF_THE_JOURNAL = ("systemd", "kernel", "server")
+
 
 @dataclass(slots=True)
 class _Open:
@@ -72,6 +83,7 @@ class Tracker:
     def __init__(self, units: Sequence[str], records: Iterable[RunRecord] = (), *, spared: Sequence[str] = ()) -> None:
         self._units, self._spared = tuple(units), tuple(spared)
         self._runs: dict[str, _Open] = {}
+        self._unclaimed: list[Event] = []
         for record in records:
             opened = self._runs[record.invocation_id] = _Open(record, ServerLog(record.pids))
             opened.counts.update(event.kind for event in record.events)
@@ -80,8 +92,8 @@ class Tracker:
 
     @property
     def idle(self) -> bool:
-        """No half-read block anywhere: a checkpoint taken now loses nothing."""
-        return all(run.log.idle for run in self._runs.values())
+        """No half-read block anywhere, no kill whose run is not known yet: a checkpoint taken now loses nothing."""
+        return not self._unclaimed and all(run.log.idle for run in self._runs.values())
 
     def records(self) -> list[RunRecord]:
         return [run.record for run in self._runs.values()]
@@ -114,6 +126,7 @@ class Tracker:
 
     def flush_older(self, monotonic_usec: int) -> None:
         """Close half-read blocks to which nothing was added since this stamp."""
+        self._forget_unclaimed(monotonic_usec)
         for run in self._runs.values():
             for event in run.log.flush_older(monotonic_usec):
                 self._append(run, event)
@@ -196,14 +209,18 @@ class Tracker:
     # --- one entry ------------------------------------------------------------------------------------------
 
     def _feed_entry(self, entry: Entry) -> set[str]:
+        self._forget_unclaimed(entry.monotonic_usec)
         touched = self._close_other_boots(entry)
         if (loss := losses.parse(entry)) is not None and (loss.unit or loss.gap.source == "kernel"):
             return touched | self._note_gap(loss.gap, loss.unit)
         event = next((event for parse in RECORDED if (event := parse(entry)) is not None), None)
         if entry.from_systemd and self._watched(unit := entry.get("UNIT")):
             if invocation_id := entry.get("INVOCATION_ID"):
+                begins = invocation_id not in self._runs
                 run = self._run(unit, invocation_id, entry)
                 touched |= self._supersede(run)
+                if begins and isinstance(event, _ENDINGS):
+                    self._look_back(run)
                 if event is not None:
                     touched |= self._note(run, event, entry)
             elif isinstance(event, StartFailed) and event.job_result == "dependency":
@@ -221,8 +238,8 @@ class Tracker:
                 else:
                     touched |= self._note(self._runs[invocation_id], event, entry)
             return touched
-        if entry.from_systemd and not isinstance(event, HostShutdown):
-            return touched  # about a unit that is not watched
+        if entry.from_systemd and not isinstance(event, HostShutdown | UserspaceOomKill):
+            return touched  # about a unit that is not watched; a slice may be above one that is
         traced = isinstance(event, SignalSent | SignalTracing)
         if event is not None and (traced or not self._watched(entry.get("_SYSTEMD_UNIT"))):
             return touched | self._note_everywhere(event, entry)
@@ -232,9 +249,23 @@ class Tracker:
             touched |= self._server_line(writer.record.unit, entry, None)
         return touched
 
+    def _look_back(self, run: _Open) -> None:
+        """The journal begins in the midst of this run, and the first record of it is of its end: the kill of a process
+        of this unit shortly before was this run's, unless it was an earlier one's."""
+        record = run.record
+        reason = "the journal begins in the midst of this run"
+        record.gaps += [Gap(source=source, reason=reason, to_usec=record.first_usec) for source in _OF_THE_JOURNAL]
+        lives = (each.record for each in self._runs.values() if each is not run and each.record.unit == record.unit)
+        ends = (life.ended_usec or life.first_usec for life in lives if life.boot_id == record.boot_id)
+        record.first_usec = max([record.first_usec - _LOOK_BACK_USEC, *ends])
+        for event in self._unclaimed:
+            ours = record.unit in _units_of(event) and event.record.boot_id == record.boot_id
+            if ours and event.usec > record.first_usec:
+                self._append(run, event)
+
     def _note_everywhere(self, event: Event, entry: Entry) -> set[str]:
         """A fact about the machine: it belongs to each run that was alive, or has just died."""
-        touched = set()
+        touched, claimed = set(), set()
         for run in self._runs.values():
             if run.record.boot_id != entry.boot_id or not self._in_lifetime(run.record, event):
                 continue
@@ -245,8 +276,16 @@ class Tracker:
                 continue
             if isinstance(event, SignalSent | SignalTracing) and not _signal_is_of(entry, event, run.record):
                 continue
+            claimed.add(run.record.unit)
             touched |= self._note(run, event, entry)
+        if any(self._watched(unit) and unit not in claimed for unit in _units_of(event)):
+            self._unclaimed.append(event)
         return touched
+
+    def _forget_unclaimed(self, monotonic_usec: int) -> None:
+        if self._unclaimed:
+            near = (e for e in self._unclaimed[-_KEEP_FIRST:] if abs(monotonic_usec - e.usec) <= _LOOK_BACK_USEC)
+            self._unclaimed = list(near)
 
     def _in_lifetime(self, record: RunRecord, event: Event) -> bool:
         """Whether a fact about the machine may be this run's: not from before it, nor from the unit's next life. A
@@ -426,6 +465,13 @@ def _forget_last_check(run: _Open) -> None:
     if at is not None and isinstance(last := events[at], Batch) and is_check(last):
         del events[at]
         run.counts[last.kind] -= 1
+
+
+def _units_of(event: Event) -> set[str]:
+    """The units that a record of a kill names, which is more than a pid."""
+    if isinstance(event, OomKill):
+        return set((event.task_memcg or "").split("/"))
+    return {event.unit or ""} if isinstance(event, UserspaceOomKill) else set()
 
 
 def _core_is_of(core: CoreDump, record: RunRecord) -> bool:

@@ -14,7 +14,7 @@ To do:       at a limit, raise memory_max in the spec, or the limit of the cgrou
 
 import re
 
-from forensics.causality import SIGNALS, Ending
+from forensics.causality import LATE_KERNEL_USEC, SIGNALS, Ending
 from forensics.events import CgroupMemory, Remains, UnitOomKill
 from forensics.failure import headline, said, sentence
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
@@ -57,7 +57,11 @@ def _ended_it(ending: Ending, kill: Kill) -> bool:
 
 
 def _needed(ending: Ending, kill: Kill) -> bool:
-    """Whether the run ended of a helper's death: systemd stopped it for that, or a build failed."""
+    """Whether the run ended of a helper's death: systemd stopped it for that, a build failed, or it was the step around
+    the start without which there is no server."""
+    step = ending.start_step_failed
+    if step is not None and (step.exit_code, step.exit_status) in _ENDS_OF_A_KILL:
+        return abs(step.usec - kill.usec) <= _SAME_MOMENT_USEC
     failure = ending.failure
     if failure is None:
         return ending.run.result == "oom-kill"
@@ -108,6 +112,8 @@ def _counted(ending: Ending) -> Finding | None:
     """A counter rose, but no kernel line can be read: that something of ours was killed is certain, what is not."""
     event: UnitOomKill | Remains | None = ending.oom_notice
     why = "systemd read memory.events: oom_kill rose"
+    if event is not None and any(abs(kill.usec - event.usec) <= LATE_KERNEL_USEC for kill in ending.oom_kills):
+        return None  # What it counts is known, and was not it.
     if event is None:
         event, why = _risen(ending), "memory.events, read after the death: oom_kill rose"
     if event is None or ending.failure is not None or ending.stop is not None:
@@ -132,8 +138,7 @@ def _risen(ending: Ending) -> Remains | None:
     if remains is None or remains.memory is None or not remains.memory.oom_kill:
         return None
     before = [sample.oom_kill for sample in ending.timeline.all(CgroupMemory) if sample.oom_kill is not None]
-    outlived = sum(kill.outlived(ending.run, ending.timeline) for kill in ending.oom_kills)
-    return remains if remains.memory.oom_kill > max([outlived, *before]) else None
+    return remains if remains.memory.oom_kill > max([len(ending.oom_kills), *before]) else None
 
 
 def _fell_with(ending: Ending, event: UnitOomKill | Remains) -> bool:

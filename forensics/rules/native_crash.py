@@ -9,7 +9,16 @@ To do:       read the core's stacks with `coredumpctl info`; where none was kept
 """
 
 from forensics.causality import NATIVE_SIGNALS, Ending
-from forensics.events import ChildDied, Event, FatalPythonError, NativeAbort, ServerError, SystemdKill
+from forensics.events import (
+    CoreDump,
+    Event,
+    FatalPythonError,
+    NativeAbort,
+    ProcessExit,
+    Segfault,
+    ServerError,
+    SystemdKill,
+)
 from forensics.failure import innermost, said, stable
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
 from forensics.senders import by_whom
@@ -18,6 +27,8 @@ _LAST_WORDS = ("glibc-abort", "c-assert", "llvm-error", "caught-signal", "failed
 _NAMED = {"Segmentation fault": 11, "Aborted": 6, "Bus error": 7, "Illegal instruction": 4, "SIGSEGV": 11,
           "SIGABRT": 6, "SIGBUS": 7, "SIGILL": 4, "Floating": 8, "SIGFPE": 8}  # fmt: skip
 """As faulthandler, UCX, glog and absl call them."""
+
+_BARE = "There is no core, no word of the process and no record of the kernel's: such a signal can be sent by anybody."
 
 
 def match(ending: Ending) -> Finding | NotThis | None:
@@ -46,9 +57,7 @@ def match(ending: Ending) -> Finding | NotThis | None:
     if exit_event is not None:
         witnesses.append((exit_event, "how it ended"))
     name = NATIVE_SIGNALS.get(signal or 0, "a fatal signal")
-    certain = any(
-        not isinstance(event, FatalPythonError | NativeAbort | ServerError | ChildDied) for event, _ in witnesses
-    )
+    certain = any(_proves(event) for event, _ in witnesses)
     first, why = witnesses[0]
     words = f": {said(told).splitlines()[0][:160]}" if isinstance(told, NativeAbort | ServerError) else ""
     place = innermost(told) if told is not None else ""
@@ -64,7 +73,13 @@ def match(ending: Ending) -> Finding | NotThis | None:
             *(entry for entry in ending.aftermath(first) if entry.event not in [event for event, _ in witnesses]),
         ),
         key=(name, victim, stable(place or words)),
+        notes=() if certain or told is not None else (_BARE,),
     )
+
+
+def _proves(event: Event) -> bool:
+    """A core, or the kernel's record of the fault. The number of the signal alone does not: anybody may send one."""
+    return isinstance(event, CoreDump | Segfault) or (isinstance(event, ProcessExit) and event.exit_code == "dumped")
 
 
 def _ordered_abort(ending: Ending) -> Event | None:

@@ -58,15 +58,17 @@ def _summary(ending: Ending, stop: Event, timed_out: StateTimedOut, drain: list[
     who = _lingerer(ending)
     last = dict(drain[-1].values).get("remaining") if drain else None
     draining = f" {last} request(s) were still running." if last not in (None, "0") else ""
-    what = "SIGABRT" if timed_out.action == "Aborting" else "SIGKILL"
+    ended = f"ended it by {'SIGABRT' if timed_out.action == 'Aborting' else 'SIGKILL'}"
+    if timed_out.action == "Skipping SIGKILL":
+        ended = "left it running, as SendSIGKILL=no says,"
     if timed_out.state in ("stop-post", "final-sigterm", "final-watchdog") and ending.main_exit is not None:
         return (
             f"The stop ran into its timeout in systemd's state {timed_out.state}{after}: main had ended, "
-            f"{who} had not, and systemd ended it by {what}."
+            f"{who} had not, and systemd {ended.rstrip(',')}."
         )
     shutdown = stops.host_shutdown(ending.run, ending.timeline)
     asked = "The host was shut down" if shutdown else "A stop was asked for"
-    return f"{asked}, the server did not end in time, and systemd ended it by {what}{after}.{draining}"
+    return f"{asked}, the server did not end in time, and systemd {ended}{after}.{draining}"
 
 
 def _lingerer(ending: Ending) -> str:

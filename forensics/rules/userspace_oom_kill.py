@@ -11,7 +11,7 @@ To do:       raise the memory that the slice may use, or exempt the server: Mana
 from forensics.causality import LATE_KERNEL_USEC, Ending
 from forensics.events import Batch, UserspaceOomKill
 from forensics.fatality import SURVIVAL_USEC
-from forensics.model import Evidence, Finding, NotThis, Role, Strength
+from forensics.model import Evidence, Finding, NotThis, Role, Run, Strength
 from forensics.oom import survived
 
 _SOON_USEC = 150_000_000
@@ -72,11 +72,19 @@ def _unnamed(ending: Ending) -> UserspaceOomKill | None:
     return None
 
 
+def _is_ours(run: Run, event: UserspaceOomKill) -> bool:
+    """Whether it is about this unit, or a cgroup above it: systemd-oomd can kill a whole slice."""
+    above = run.control_group.split("/")[:-1]
+    if event.unit is not None:
+        return event.unit == run.unit or event.unit in above
+    return bool(event.cgroup) and f"{run.control_group}/".startswith(f"{event.cgroup}/")
+
+
 def _ended_it(ending: Ending, event: UserspaceOomKill) -> bool:
     run = ending.run
     if not run.started_usec <= event.usec <= run.ended_usec + LATE_KERNEL_USEC:
         return False
-    if not (event.unit == run.unit or run.owns_cgroup(event.cgroup) or run.owns_pid(event.victim_pid)):
+    if not (_is_ours(run, event) or run.owns_cgroup(event.cgroup) or run.owns_pid(event.victim_pid)):
         return False
     drains = ending.sigterm is not None and 0 <= ending.sigterm.usec - event.usec <= 5_000_000
     return drains or (ending.end_usec - event.usec <= _SOON_USEC and not survived(ending.timeline, event.usec))

@@ -4,11 +4,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.cases.stories import CASES, doubts, failures, gpu, memory, one_writer, outside, signals, stops
+from tests.cases.stories import CASES, doubts, failures, gpu, memory, one_writer, outside, races, signals, stops
 from tests.cases.story import Journal
 
 ROOT = Path(__file__).parent
-MODULES = (memory, stops, signals, gpu, failures, doubts, one_writer, outside)
+MODULES = (memory, stops, signals, gpu, failures, doubts, one_writer, outside, races)
 
 
 def told() -> Iterator[tuple[str, Journal]]:
