@@ -15,6 +15,11 @@ from tests.e2e.inquest import Inquest, Server
 
 WEBHOOK_PORT = 9099
 SETTINGS = f"""
+[alerts]
+# Tests look for each death, and die of the same again and again.
+gather_seconds = []
+stays_ready_seconds = 2.0
+
 [[alerts.webhooks]]
 name = "test"
 url = "http://127.0.0.1:{WEBHOOK_PORT}/inquest"
