@@ -85,7 +85,7 @@ class Heartbeat:
     def _watch(self) -> None:
         answered = asked = time.monotonic()
         told = False
-        seen: frozenset[Identity] = frozenset()
+        seen = self._note(frozenset())  # at once: who dies before the first look was there as well
         switches = self._switches()
         while not self.process.ended(LOOK_SECONDS):
             # Also where the unit has no watchdog now: one that a daemon-reload gives it runs from then on.

@@ -13,6 +13,7 @@ import pytest
 
 from service import heartbeat, stacks
 from service.background import Main
+from service.cgroup import Cgroup
 from service.health import Endpoint
 from service.heartbeat import MESSAGE_ID, Heartbeat, record
 from service.identity import identity
@@ -153,6 +154,29 @@ def test_dead_port_is_given_up_when_it_lasts(
     journal.wait(b"INQUEST_HANG_PROBE=ConnectionRefusedError")
     notified.wait(b"WATCHDOG=trigger")
     assert time.monotonic() - began >= 1.0
+    ends(thread, process)
+
+
+def test_who_dies_before_the_first_look_is_named(
+    start: Start, journal: Listening, free_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "LOOK_SECONDS", 3.0)
+    monkeypatch.setattr(heartbeat, "note", lambda *_: None)
+    process, child = start("sleep", "60"), start("sleep", "61")
+    (tmp_path / "cgroup.procs").write_text(f"{process.pid}\n{child.pid}\n")
+    group = Cgroup("/sglang.slice/sglang-demo.service", "v2", processes=tmp_path, memory=None)
+    monkeypatch.setattr(heartbeat, "unit_cgroup", lambda server: group)
+    made = Heartbeat("demo", Endpoint("127.0.0.1", free_port), Main(process.pid), None, str(tmp_path / "journal"))
+    thread = threading.Thread(target=made.run, daemon=True)
+    began = time.monotonic()
+    thread.start()
+    while not made.first:
+        os.sched_yield()
+    assert time.monotonic() - began < heartbeat.LOOK_SECONDS
+    child.kill()
+    child.wait()
+    (told,) = journal.wait(b"INQUEST_HANG_STATE=not-answering")
+    assert b"INQUEST_HANG_LOST=sleep" in told
     ends(thread, process)
 
 
