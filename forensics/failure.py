@@ -25,7 +25,14 @@ CUDA = re.compile(
 )
 """A CUDA call or kernel that failed, in the words of torch, cuBLAS and kin, Triton or NCCL."""
 
+WHOLE = 2000
+"""More than any line that a key is made of."""
+
+KEY_CHARS = 120
+"""Of a line so much is part of a fingerprint: cut last, since numbers of other lengths would move the cut."""
+
 _VARIABLE = (
+    (re.compile(r"\b(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=[a-f]*\d)[0-9a-f]{16,})\b"), "ID"),
     (re.compile(r"0x[0-9a-fA-F]+"), "0x…"),
     (re.compile(r"/[^\s'\":,]*/"), "…/"),
     (re.compile(r"\d+(?:[.:]\d+)*"), "N"),
@@ -93,7 +100,7 @@ def innermost(failure: Failure) -> str:
 
 
 def stable(text: str) -> str:
-    """The text without what changes from one death to the next: addresses, folders, numbers."""
+    """The text without what changes from one death to the next: ids of requests, addresses, folders, numbers."""
     for pattern, replacement in _VARIABLE:
         text = pattern.sub(replacement, text)
     return text
@@ -118,7 +125,7 @@ def finding(
     certain = known and ending.explains_exit(failure)
     began = failure.chained[0] if isinstance(failure, Traceback) and failure.chained else ""
     first = f"the first failure, of {who(failure, ending)}{f', which began as {began[:200]}' if began else ''}"
-    default_key = (headline(failure, 120), innermost(failure))
+    default_key = (headline(failure, WHOLE), innermost(failure))
     return Finding(
         strength=Strength.CONFIRMED if certain else Strength.LIKELY,
         summary=summary,
@@ -127,7 +134,7 @@ def finding(
             Evidence(role=Role.INITIATING, event=failure, why=why or first),
             *ending.aftermath(failure),
         ),
-        key=tuple(stable(part) for part in (key or default_key) if part),
+        key=tuple(stable(part)[:KEY_CHARS] for part in (key or default_key) if part),
         awaits=("kernel",) if isinstance(failure, ChildDied) else (),
         notes=() if known else ("The log does not tell which process wrote which line, so this rests on its words.",),
     )

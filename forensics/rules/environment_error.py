@@ -12,7 +12,7 @@ import re
 
 from forensics.causality import Ending, Failure
 from forensics.events import NativeAbort, ServerError
-from forensics.failure import decisive_line, finding, innermost, said, search, search_machine, sentence
+from forensics.failure import WHOLE, decisive_line, finding, innermost, said, search, search_machine, sentence
 from forensics.model import Finding, NotThis
 from forensics.phase import became_ready
 
@@ -64,7 +64,7 @@ def match(ending: Ending) -> Finding | NotThis | None:
         failure,
         summary=sentence(f"The environment does not fit: {decisive_line(failure, found)}"),
         subclass=re.sub(r"[^a-z0-9]+", "-", found[0].lower()).strip("-")[:50],
-        key=(decisive_line(failure, found, 120), innermost(failure)),
+        key=(decisive_line(failure, found, WHOLE), innermost(failure)),
     )
 
 
@@ -78,5 +78,5 @@ def _not_built(ending: Ending, failure: Failure, built: re.Match[str]) -> Findin
         failure,
         summary=sentence(f"A kernel could not be compiled on this machine: {words}"),
         subclass="compiler-killed" if killed else "kernel-build",
-        key=("kernel-build", line[:120]),
+        key=("kernel-build", decisive_line(failure, said or built, WHOLE)),
     )

@@ -19,7 +19,7 @@ from forensics.events import (
     ServerError,
     SystemdKill,
 )
-from forensics.failure import innermost, said, stable
+from forensics.failure import KEY_CHARS, innermost, said, stable
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
 from forensics.senders import by_whom
 
@@ -59,7 +59,8 @@ def match(ending: Ending) -> Finding | NotThis | None:
     name = NATIVE_SIGNALS.get(signal or 0, "a fatal signal")
     certain = any(_proves(event) for event, _ in witnesses)
     first, why = witnesses[0]
-    words = f": {said(told).splitlines()[0][:160]}" if isinstance(told, NativeAbort | ServerError) else ""
+    line = said(told).splitlines()[0] if isinstance(told, NativeAbort | ServerError) else ""
+    words = f": {line[:160]}" if line else ""
     place = innermost(told) if told is not None else ""
     return Finding(
         strength=Strength.CONFIRMED
@@ -72,7 +73,7 @@ def match(ending: Ending) -> Finding | NotThis | None:
             *(Evidence(role=Role.INITIATING, event=event, why=said_why) for event, said_why in witnesses[1:]),
             *(entry for entry in ending.aftermath(first) if entry.event not in [event for event, _ in witnesses]),
         ),
-        key=(name, victim, stable(place or words)),
+        key=(name, victim, stable(place or line)[:KEY_CHARS]),
         notes=() if certain or told is not None else (_BARE,),
     )
 

@@ -13,7 +13,7 @@ import re
 
 from forensics.causality import Ending, Failure
 from forensics.events import ServerError
-from forensics.failure import finding, headline, machine_words, search_machine, sentence
+from forensics.failure import WHOLE, finding, headline, machine_words, search_machine, sentence
 from forensics.model import Finding, NotThis
 
 PATTERN = re.compile(
@@ -49,7 +49,7 @@ def match(ending: Ending) -> Finding | NotThis | None:
         failure,
         summary=sentence(f"{what}: {headline(failure)}{_last_error(failure)}"),
         subclass=_subclass(failure, timed_out=timed_out),
-        key=("nccl", headline(failure, 80)),
+        key=("nccl", headline(failure, WHOLE)),
     )
 
 
