@@ -21,6 +21,7 @@ from forensics.events import (
     ProcessExit,
     ServerError,
     ServerSignal,
+    Traceback,
     UnitResult,
 )
 from forensics.sources import sglang_lines
@@ -49,6 +50,10 @@ _OLD_PREFIX = re.compile(
 _NEW_RECORD = re.compile(
     r"(?:\[[A-Z]+\]|DEBUG|INFO|WARNING|ERROR|CRITICAL)[: ]|\[\d|[WEIF]\d{4} |\d{4}-\d\d-\d\d[ T]|\[rank\d+\]:|\^C$"
 )
+_TOP = re.compile(r' *File "(?!<string>")[^"]+", line \d+, in (?:_run_module_as_main|<module>)$')
+_TOP_FRAMES = (" in _run_module_as_main", " in <module>")
+"""The outermost frame of a main program; children of multiprocessing have `<string>` there."""
+
 _MOST_CLAIMS = 500
 _TOLD_CHARS = 4096
 """Longer lines say nothing of an end by themselves: prompts, configurations, tensors."""
@@ -84,6 +89,8 @@ class PlainLog:
     _second: bytes = b""
     _partial: tuple[Line, Unwrapped, str] | None = None
     _killed_self_usec: int | None = None
+    _main_ended: bool = False
+    _headed: int = 0
 
     def __post_init__(self) -> None:
         self._log.role_of = self._roles
@@ -91,7 +98,11 @@ class PlainLog:
     def feed(self, line: Line, found: Unwrapped | None = None) -> list[tuple[int, Event]]:
         """The facts that the line completes, each with the life that it belongs to; `found` is the line where it came
         as a record with its own stamp."""
-        return [(self.life, event) for event in self._take(line, found)]
+        found_here = []
+        for event in self._take(line, found):
+            self._remember_end(event)
+            found_here.append((self.life, event))
+        return found_here
 
     def skim(self, line: Line) -> bool:
         """Count a line that carries no fact, which nearly all of a healthy server's are; False where it must be fed."""
@@ -188,9 +199,7 @@ class PlainLog:
             self.sglang = True
             if prefixed["text"].startswith("server_args="):
                 self.whole = True
-            for event in self._log.feed(entry):
-                self._remember_end(event)
-                yield event
+            yield from self._log.feed(entry)
             return
         if old := _OLD_PREFIX.match(text):
             text = text[old.end() :]
@@ -216,6 +225,8 @@ class PlainLog:
         yield from self._fragment(entry, shown, pid, found)
 
     def _begins_anew(self, text: str, prefixed: re.Match[str] | None, usec: int) -> bool:
+        if self._main_ended and text.startswith("usage: "):
+            return True
         if prefixed and prefixed["text"].startswith("server_args="):
             return self.whole or self._killed_self_usec is not None
         if self.claims.get(self.life) and _STARTS.match(text) and ".service" in text:
@@ -231,13 +242,17 @@ class PlainLog:
         self.lines, self.first_usec, self.last_usec = 1, usec, usec
         self.whole = self.sglang = False
         self._killed_self_usec = None
+        self._main_ended = False
         self._roles.clear()
 
     def _remember_end(self, event: Event) -> None:
-        if not isinstance(event, ServerSignal) or event.name != "kill-process-tree":
-            return
-        if dict(event.values).get("include_parent") == "True":
-            self._killed_self_usec = event.record.realtime_usec
+        if isinstance(event, ServerSignal) and event.name == "kill-process-tree":
+            if dict(event.values).get("include_parent") == "True":
+                self._killed_self_usec = event.record.realtime_usec
+        elif isinstance(event, ServerError) and event.name == "usage-error":
+            self._main_ended = True
+        elif isinstance(event, Traceback) and not event.header and event.frames:
+            self._main_ended = self._main_ended or event.frames[0].endswith(_TOP_FRAMES)
 
     def _claim(self, unit: str, event: Event) -> None:
         claims = self.claims.setdefault(self.life, [])
@@ -245,6 +260,11 @@ class PlainLog:
             claims.append((unit, event))
 
     def _fragment(self, entry: Entry, text: str, pid: int | None, found: Unwrapped) -> Iterator[Event]:
+        if text == TRACEBACK:
+            self._headed = self.lines
+        elif self._main_ended and self.lines == self._headed + 1 and _TOP.match(text):
+            # A program raises so once: this is the next one's, and so is the header that was just read.
+            self._next_life(entry.realtime_usec)
         open_kind = self._log.reading(pid)
         if open_kind and open_kind != "content" and _NEW_RECORD.match(text) and TRACEBACK not in text:
             yield from self._log.flush(pid)

@@ -163,3 +163,32 @@ def test_the_last_lines_of_a_journal_as_text(cut: int, tmp_path: Path) -> None:
 def test_the_last_lines_that_all_came_through_one_writer(tmp_path: Path) -> None:
     lines = short([*served()[8:], *exception(40, IMA)])
     assert verdict(judged(tmp_path, lines)) == ("cuda-error", "likely")
+
+
+USAGE = [
+    "usage: sglang serve [-h] --model-path MODEL_PATH",
+    "sglang serve: error: unrecognized arguments: --draft-steps 3",
+]
+MISSING = [
+    "Traceback (most recent call last):",
+    '  File "<frozen runpy>", line 198, in _run_module_as_main',
+    '  File "/opt/maple/sglang/launch_server.py", line 8, in <module>',
+    "ModuleNotFoundError: No module named 'maple_kernels'",
+]
+CHILD = [
+    "Traceback (most recent call last):",
+    '  File "<string>", line 1, in <module>',
+    '  File "/usr/lib/python3.12/multiprocessing/spawn.py", line 122, in spawn_main',
+    "ModuleNotFoundError: No module named 'maple_kernels'",
+]
+
+
+@pytest.mark.parametrize(("death", "cause"), [(USAGE, "configuration-error"), (MISSING, "environment-error")])
+def test_a_restart_loop_that_never_comes_to_the_first_record(death: list[str], cause: str, tmp_path: Path) -> None:
+    found = judged(tmp_path, death * 3)
+    assert [crash["cause"] for crash in found.crashes] == [cause] * 3
+    assert len({crash["fingerprint"] for crash in found.crashes}) == 1
+
+
+def test_the_children_of_one_life_that_all_raise_are_one_death(tmp_path: Path) -> None:
+    assert len(judged(tmp_path, [*CHILD, *CHILD, *MISSING]).crashes) == 1
