@@ -15,7 +15,7 @@ from forensics.alerts.routing import QUIET
 from forensics.alerts.words import TEST, Words, words
 from forensics.public import usec, when
 from forensics.store import Delivery
-from forensics.store.outbox import Earlier
+from forensics.store.delivery import Earlier
 from forensics.store.telling import AMENDED, CRASH, HANG, START_LIMIT
 
 STANDS = timedelta(days=7)

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from forensics import settings
-from forensics.cli import client
+from forensics.cli import client, complete
 from forensics.cli.terminal import Format, Formatted, print_json, print_table
 from forensics.errors import InputError, InquestError, SettingsError
 from forensics.report import cut, stamp
@@ -43,7 +43,10 @@ def status(output: Formatted = Format.TEXT) -> None:
 
 @app.command(name="test")
 def send_test(
-    channel: Annotated[str, typer.Argument(help="The channel's name in the settings, or `journal`.")],
+    channel: Annotated[
+        str,
+        typer.Argument(help="The channel's name in the settings, or `journal`.", autocompletion=complete.channels),
+    ],
     settings_file: Annotated[Path, typer.Option("--settings", help="The settings file.")] = settings.PATH,
 ) -> None:
     """Send a message that looks true, and say what the receiver answered. As root it is sent as the daemon's user."""

@@ -30,6 +30,11 @@ def causes(incomplete: str) -> list[tuple[str, str]]:
     return _beginning({one.cause: one.title for one in EXPLANATIONS.values()}, incomplete)
 
 
+def channels(incomplete: str) -> list[tuple[str, str]]:
+    """Those who are told of deaths."""
+    return _beginning({one["name"]: one["type"] for one in _asked("/alerts", "channels")}, incomplete)
+
+
 def crash_ids(incomplete: str) -> list[tuple[str, str]]:
     found = {
         crash["id"]: f"{crash['server']}, {crash['cause']}, {crash['died_at'][:16].replace('T', ' ')}"

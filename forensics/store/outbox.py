@@ -2,67 +2,29 @@
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 
-from forensics.public import server_name
-from forensics.shapes import CrashShape
 from forensics.store import rows
 from forensics.store.database import Database
+from forensics.store.delivery import Delivery, delivery_of
 from forensics.store.news import tally
-from forensics.store.telling import AMENDED, CRASH, DELIVERED, READY, Channel, Happening, Message, Past
+from forensics.store.telling import AMENDED, CRASH, LOOKED_BACK, READY, Channel, Happening, Message, Past
 
 FURTHEST_TRY_USEC = 3_600_000_000
 """A clock that was set back must not silence a sink: a try that lies further ahead than any back-off is due now."""
 
-_LOOKED_BACK = 200
-"""So many messages to one channel on one server are looked at to decide on the next."""
-
 # Of one server's messages the first that is due goes first, and holds up the others until it has arrived.
+IS_BEHIND = (
+    "EXISTS (SELECT 1 FROM outbox AS other WHERE other.sink = one.sink AND other.unit = one.unit"
+    " AND other.state = 'waiting' AND other.holds_up AND (other.due_usec, other.id) < (one.due_usec, one.id))"
+)
 _NEXT = (
-    "SELECT *, max(iif(created_usec > :now, 0, due_usec), iif(next_try_usec > :furthest, 0, next_try_usec)) AS at_usec"
-    " FROM outbox AS one WHERE sink = :sink AND state = 'waiting' AND NOT EXISTS ("
-    "  SELECT 1 FROM outbox AS other WHERE other.sink = one.sink AND other.unit = one.unit"
-    "  AND other.state = 'waiting' AND other.holds_up AND (other.due_usec, other.id) < (one.due_usec, one.id))"
+    "SELECT *, max(iif(created_usec > :now, 0, due_usec), iif(next_try_usec > :furthest, 0, next_try_usec)) AS at_usec"  # noqa: S608 - values are bound
+    " FROM outbox AS one WHERE sink = :sink AND state = 'waiting'"
+    f" AND NOT {IS_BEHIND}"
     " ORDER BY at_usec > :now, due_usec, id LIMIT 1"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Earlier:
-    """What this channel was told of this server before, and was not told to be over."""
-
-    kind: str
-    cause: str
-    family: str
-    since_usec: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
-    """One message that one sink shall get: `attempts` counts this try too. The rest is as in `Message`; `crash` is the
-    death that it is about as it is judged now, None for a living run."""
-
-    id: int
-    sink: str
-    kind: str
-    unit: str
-    attempts: int
-    crash: CrashShape | None
-    key: str
-    """The same for every try of this message, so that a receiver can tell a repeat."""
-    count: int = 1
-    since_usec: int = 0
-    until_usec: int = 0
-    back_usec: int = 0
-    down: bool = True
-    details: dict[str, Any]
-    earlier: tuple[Earlier, ...] = ()
-
-    @property
-    def server(self) -> str:
-        return server_name(self.unit)
 
 
 def enqueue(db: sqlite3.Connection, happening: Happening, channels: Iterable[Channel]) -> None:
@@ -91,7 +53,7 @@ def _past(db: sqlite3.Connection, sink: str, unit: str) -> Past:
     served = "SELECT coalesce(max(died_at_usec), 0) FROM runs WHERE unit = ? AND became_ready"
     told = "SELECT * FROM outbox WHERE sink = ? AND unit = ? AND state != 'abandoned' ORDER BY id DESC LIMIT ?"
     return Past(
-        messages=tuple(_message(row) for row in db.execute(told, (sink, unit, _LOOKED_BACK))),
+        messages=tuple(_message(row) for row in db.execute(told, (sink, unit, LOOKED_BACK))),
         served_until_usec=db.execute(served, (unit,)).fetchone()[0],
     )
 
@@ -154,7 +116,7 @@ class Outbox:
             if row is None or row["at_usec"] > now_usec:
                 return None
             db.execute("UPDATE outbox SET attempts = attempts + 1 WHERE id = ?", (row["id"],))
-            return _delivery(db, row)
+            return delivery_of(db, row)
 
     def next_try_usec(self, sink: str, now_usec: int) -> int | None:
         """When the next message of a sink is due; None when none waits."""
@@ -215,57 +177,3 @@ def _next(db: sqlite3.Connection, sink: str, now_usec: int) -> sqlite3.Row | Non
     values = {"sink": sink, "now": now_usec, "furthest": now_usec + FURTHEST_TRY_USEC}
     row: sqlite3.Row | None = db.execute(_NEXT, values).fetchone()
     return row
-
-
-def _delivery(db: sqlite3.Connection, row: sqlite3.Row) -> Delivery:
-    details = json.loads(row["details"])
-    kind, about = row["kind"], row["about"]
-    if kind == CRASH and _was_told(db, row):
-        kind = AMENDED  # it arrived after all
-    stored = None if about is None else _judged(db, about)
-    if about is None:
-        key = f"{details['invocation_id'][:12]}-{kind}-{row['id']}"
-    else:
-        key = f"{about[:12]}-{row['revision']}" + ("" if kind in (CRASH, AMENDED) else f"-{kind}")
-    return Delivery(
-        id=row["id"],
-        sink=row["sink"],
-        kind=kind,
-        unit=row["unit"],
-        attempts=row["attempts"] + 1,
-        crash=None if stored is None else rows.shape_of(stored),
-        key=key,
-        **{name: row[name] for name in ("count", "since_usec", "until_usec", "back_usec")},
-        down=bool(row["down"]),
-        details=details,
-        earlier=tuple(_earlier(db, row)),
-    )
-
-
-def _judged(db: sqlite3.Connection, invocation_id: str) -> sqlite3.Row | None:
-    sql = "SELECT run, verdict, revision, backfilled, history FROM runs WHERE invocation_id = ?"
-    row: sqlite3.Row | None = db.execute(sql, (invocation_id,)).fetchone()
-    return row
-
-
-def _was_told(db: sqlite3.Connection, row: sqlite3.Row) -> bool:
-    sql = "SELECT 1 FROM outbox WHERE sink = ? AND about = ? AND state = 'delivered' AND kind IN ('crash', 'amended')"
-    return db.execute(sql, (row["sink"], row["about"])).fetchone() is not None
-
-
-def _earlier(db: sqlite3.Connection, row: sqlite3.Row) -> Iterator[Earlier]:
-    found = db.execute(
-        "SELECT kind, details, since_usec, down FROM outbox WHERE sink = ? AND unit = ? AND id < ? AND state = ?"
-        " ORDER BY id DESC LIMIT ?",
-        (row["sink"], row["unit"], row["id"], DELIVERED, _LOOKED_BACK),
-    )
-    for told in found:
-        if not told["down"]:
-            return
-        details = json.loads(told["details"])
-        yield Earlier(
-            kind=told["kind"],
-            cause=details.get("cause", ""),
-            family=details.get("family", ""),
-            since_usec=told["since_usec"],
-        )

@@ -16,6 +16,9 @@ READY = "ready"
 KINDS = (CRASH, AMENDED, FOLDED, START_LIMIT, RECOVERED, HANG, ANSWERING)
 """The kinds of messages."""
 
+LOOKED_BACK = 200
+"""So many messages to one channel on one server are looked at to decide on the next."""
+
 WAITING, DELIVERED, SUPERSEDED, ABANDONED = "waiting", "delivered", "superseded", "abandoned"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from forensics.public import server_name, when
 from forensics.shapes import AlertsShape, ChannelShape, WaitingShape
 from forensics.store.database import Database
+from forensics.store.outbox import IS_BEHIND
 from forensics.store.telling import ABANDONED, DELIVERED, FOLDED, RECOVERED, SUPERSEDED, WAITING, Channel
 
 MOST_WAITING = 100
@@ -21,9 +22,8 @@ def alerts(database: Database, channels: Iterable[Channel], now_usec: int) -> Al
         seen = [row["sink"] for row in db.execute("SELECT DISTINCT sink FROM outbox ORDER BY sink")]
         names = dict.fromkeys((*types, *seen))
         waiting = db.execute(
-            "SELECT *, EXISTS (SELECT 1 FROM outbox AS other WHERE other.sink = one.sink AND other.unit = one.unit"
-            "  AND other.state = 'waiting' AND other.holds_up AND (other.due_usec, other.id) < (one.due_usec, one.id)"
-            " ) AS is_behind FROM outbox AS one WHERE state = 'waiting' ORDER BY due_usec, id LIMIT ?",
+            f"SELECT *, {IS_BEHIND} AS is_behind FROM outbox AS one WHERE state = 'waiting'"  # noqa: S608 - no values
+            " ORDER BY due_usec, id LIMIT ?",
             (MOST_WAITING,),
         )
         return {

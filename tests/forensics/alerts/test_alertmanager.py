@@ -19,7 +19,7 @@ from forensics.alerts.post import Poster
 from forensics.events import Milestone, UnitStarted
 from forensics.model import Family
 from forensics.store import Delivery, Store
-from forensics.store.outbox import Earlier
+from forensics.store.delivery import Earlier
 from tests import debian
 from tests.forensics.alerts.conftest import Employ
 from tests.forensics.alerts.deliveries import LINK, SECOND, delivery, living
