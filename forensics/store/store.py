@@ -68,11 +68,13 @@ class Store:
                 (crash.run.invocation_id,),
             ).fetchone()
             row["history"] = rows.history_text(rows.recall(db, row))
+            known = rows.events_of(stored["timeline"]) if stored is not None else set()
             if stored is None:
                 rows.insert(db, row)
-            elif events < rows.events_of(stored["timeline"]):
+            elif events < known or (known and events.isdisjoint(known)):
                 # A daemon that was killed and judges again has sampled less than the one before it; nothing it saw
-                # is new, so its verdict is only the poorer one.
+                # is new, so its verdict is only the poorer one. And a run of which all was forgotten is no run: PID 1
+                # speaks of the last one once more when a start is refused, for example by the start limit.
                 return None
             elif rows.same(json.loads(stored["verdict"]), verdict):
                 row["revision"], changed = stored["revision"], False

@@ -112,6 +112,16 @@ def test_a_judgement_that_lost_something_and_learnt_something_counts(store: Stor
     assert amended.revision == 2
 
 
+def test_what_comes_when_all_of_a_run_was_forgotten_is_no_new_verdict(store: Store) -> None:
+    """PID 1 names the last run when it refuses a start, however long ago that was."""
+    full = crash(1)
+    store.save(full)
+    late = traceback(900_000_000, "Start request repeated too quickly.")
+    alone = replace(crash(1, cause="unknown", strength=None), timeline=Timeline.of((late,)))
+    assert store.save(alone) is None
+    assert store.crash(invocation(1)) == full
+
+
 def test_new_rules_may_judge_the_same_timeline_otherwise(store: Store) -> None:
     store.save(crash(1))
     amended = store.save(crash(1, cause="hang"))
