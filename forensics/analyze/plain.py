@@ -252,7 +252,8 @@ class PlainLog:
         elif isinstance(event, ServerError) and event.name == "usage-error":
             self._main_ended = True
         elif isinstance(event, Traceback) and not event.header and event.frames:
-            self._main_ended = self._main_ended or event.frames[0].endswith(_TOP_FRAMES)
+            top = event.frames[0]
+            self._main_ended |= top.endswith(_TOP_FRAMES) and not top.startswith("<string>")
 
     def _claim(self, unit: str, event: Event) -> None:
         claims = self.claims.setdefault(self.life, [])
