@@ -12,12 +12,13 @@ from typing import Annotated, Any
 import typer
 
 from forensics.cli import client
-from forensics.cli.drill.play import Played, play
+from forensics.cli.drill.play import Played, play, until
 from forensics.cli.drill.scenes import SCENES, Scene
 from forensics.cli.terminal import STATES, Format, Formatted, console, print_json, print_table
 from forensics.errors import InputError, InquestError
 
 _STATES = {"right": "ok", "skipped": "skipped", "abstained": "warning", "wrong": "failed", "no verdict": "failed"}
+_TAKEN_SECONDS = 5.0
 _HEAD = ("death", "outcome", "verdict", "told", "seconds", "crash", "words")
 
 
@@ -83,8 +84,14 @@ def _check_watched(scenes: Sequence[Scene]) -> None:
 
 
 def _waiting() -> dict[str, int]:
-    """How many alerts wait for each channel that has not taken all."""
-    alerts: dict[str, dict[str, int]] = client.get("/healthz")["alerts"]
+    """How many alerts wait for each channel that does not take them within a few seconds."""
+    alerts: dict[str, dict[str, int]] = {}
+
+    def all_taken() -> bool | None:
+        alerts.update(client.get("/healthz")["alerts"])
+        return None if any(states.get("waiting") for states in alerts.values()) else True
+
+    until(all_taken, _TAKEN_SECONDS)
     return {channel: states["waiting"] for channel, states in alerts.items() if states.get("waiting")}
 
 

@@ -53,13 +53,13 @@ def play(scene: Scene) -> Played:
         time.sleep(scene.lives_seconds)
         scene.act(scene.unit)
         began = time.monotonic()
-        found = _until(lambda: _settled(scene, before), VERDICT_SECONDS)
+        found = until(lambda: _settled(scene, before), VERDICT_SECONDS)
         seconds = time.monotonic() - began
     if found is None:
         words = f"no verdict within {VERDICT_SECONDS:.0f} s: is {scene.unit} watched? See `inquest doctor`."
         return Played(cause=scene.cause, what=scene.what, outcome="no verdict", words=words)
     right = found["cause"] == scene.cause
-    told = _until(lambda: _told(found["id"]) or None, ALERT_SECONDS) is not None
+    told = until(lambda: _told(found["id"]) or None, ALERT_SECONDS) is not None
     return Played(
         cause=scene.cause,
         what=scene.what,
@@ -112,7 +112,7 @@ def _told(crash_id: str) -> bool:
     return any(json.loads(line).get("MESSAGE_ID") for line in done.stdout.splitlines())
 
 
-def _until(found: Callable[[], T | None], seconds: float) -> T | None:
+def until(found: Callable[[], T | None], seconds: float) -> T | None:
     deadline = time.monotonic() + seconds
     while (answer := found()) is None and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)
