@@ -102,7 +102,8 @@ def _by_elimination(ending: Ending) -> Finding | NotThis | None:
     if name is None and _ended_unrecorded(ending):
         return _unrecorded(ending)
     if name is None:
-        if run.exit_code == "killed" and run.exit_status == 9 and ending.self_kill:
+        # What ended a child of which main tells nothing stays open.
+        if victim != "child" and run.exit_code == "killed" and run.exit_status == 9 and ending.self_kill:
             return NotThis(why="SGLang announced that it kills itself: " + ending.self_kill.record.message[:120])
         return None
     if inside := _from_inside(ending, sign, name, victim):

@@ -58,6 +58,7 @@ class Expected:
     phase: str = ""
     decisive: str = ""
     ruled_out: tuple[str, ...] = ()
+    left_open: tuple[str, ...] = ()
     says: tuple[str, ...] = ()
     says_not: tuple[str, ...] = ()
 

@@ -216,6 +216,30 @@ def no_kernel_log_child(j: Journal) -> None:
     life.expect("unexplained-kill", "likely", subclass="child")
 
 
+@case("unexplained-kill/one-rank-of-two-gone")
+def one_rank_gone(j: Journal) -> None:
+    """Rank 1 was killed; rank 0 loses its peer and says so before main has looked, and nobody tells how rank 1 ended."""
+    life = j.life(tag=" TP0")
+    life.up().scheduler_raised(
+        "managers/scheduler_components/request_receiver.py:93 in recv_requests; utils/common.py:2244 in broadcast_pyobj",
+        "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer "
+        "[127.0.0.1]:31337",
+    )
+    life.say("SIGQUIT received. signum=None, frame=None. It usually means one child failed.")
+    life.say("Sleeping 5 seconds before crash diagnostics to let GPU activity settle.").wait(2)
+    life.line(
+        "[rank0]:[W301 12:02:40.997858687 ProcessGroupNCCL.cpp:1575] Warning: WARNING: destroy_process_group() was not "
+        "called before program exit, which can leak resources. (function operator())",
+        life.scheduler,
+    )
+    life.wait(3).say("No live scheduler processes found; skipping py-spy and CUDA coredump.")
+    life.say(f"kill_process_tree called: parent_pid={life.main}, include_parent=True, pid={life.main}").killed()
+    life.expect(
+        "unexplained-kill", "likely", subclass="child", phase="serving", decisive="Connection closed by peer",
+        ruled_out=("kernel-oom", "python-exception"), left_open=("external-signal",),
+    )  # fmt: skip
+
+
 @case("unexplained-kill/counters-instead-of-the-kernel-log")
 def counters_instead(j: Journal) -> None:
     """The kernel log cannot be read, but the unit's own memory.events can: no OOM kill. That leaves an outsider."""
