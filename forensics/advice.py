@@ -116,6 +116,8 @@ def _kernel_oom(finding: Finding, ending: Ending) -> tuple[str, ...]:
         )
     if not finding.subclass.startswith("memcg"):
         step = "Give the host more memory, or limit the other services on it: the whole host was short."
+        if "NUMA" in finding.summary:
+            step = "Let the server use the other NUMA nodes too (NUMAPolicy=, numactl): one was full, not the host."
         if is_unified(ending):
             step = (
                 f"Lower mem_fraction_static{_now(ending, 'mem_fraction_static')}: the GPU's memory is the host's here."
@@ -227,7 +229,7 @@ def _could_trace(ending: Ending) -> bool:
 
 
 def _unexplained(ending: Ending) -> tuple[str, ...]:
-    if not ending.covers("kernel"):
+    if not ending.no_oom and not ending.covers("kernel"):
         return (
             "Make the kernel log readable for the daemon (`journalctl -k` must show this boot) before the next time.",
         )

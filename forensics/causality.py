@@ -85,6 +85,9 @@ class Ending:
         if asked is None:
             return None
         before = stops.teardown_usec(self.timeline, asked)
+        if self.sigterm is None and not stops.moment_is_known(self.timeline, asked):
+            # Asked for at some time before the end: what failed by itself did not fail of that.
+            before = max([before, *(failure.usec + 1 for failure in self._failed if not is_echo(failure))])
         return None if any(failure.usec < before for failure in self._failed) else asked
 
     @cached_property
@@ -179,6 +182,12 @@ class Ending:
         if self.stop_usec is None:
             return None
         return next((f for f in self._failed if self._in_teardown(f) and not is_echo(f)), None)
+
+    @cached_property
+    def failed_as_it_came(self) -> Failure | None:
+        """The same, so shortly before the record of the stop that either may have come first."""
+        failed = self.failed_while_stopping
+        return failed if failed is not None and self.stop is not None and failed.usec < self.stop.usec else None
 
     @cached_property
     def echo(self) -> Failure | None:

@@ -18,6 +18,7 @@ LATE_KERNEL_USEC = 1_500_000
 _ONE_KILL_USEC = 2_000_000
 _AT_ONCE_USEC = 10_000_000
 """A run of which no process is known ends so soon after the kill of its main one."""
+_PYTHONS = ("python", "pt_main_thread", "sglang")
 _CHILDREN = ("scheduler", "detokenizer", "controller", "tokenizer", "child")
 
 
@@ -27,7 +28,7 @@ class Kill:
 
     `first` is the record that names our cgroup or process; `size` the one with the victim's size, `limit` the one with
     the limit's figures; `oom_memcg` the cgroup whose limit was hit. `ours` is False when only a cgroup of our unit's
-    name below some other path was named, as a container's kernel log would: then it is likely ours.
+    name below some other path was named, as a container's kernel log would, or none at all: then it is likely ours.
     """
 
     first: OomKill | OomVictim
@@ -64,7 +65,7 @@ def kills(run: Run, timeline: Timeline) -> Iterator[Kill]:
     for event in timeline.events:
         if event.usec > last:
             break
-        if isinstance(event, OomKill | OomVictim) and _concerns(run, event):
+        if isinstance(event, OomKill | OomVictim) and _concerns(run, timeline, event):
             kill = _assembled(run, timeline, event)
             if kill.pid in taken or (kill.usec < run.started_usec and not run.owns_pid(kill.pid)):
                 continue
@@ -72,10 +73,20 @@ def kills(run: Run, timeline: Timeline) -> Iterator[Kill]:
             yield kill
 
 
-def _concerns(run: Run, event: OomKill | OomVictim) -> bool:
+def _may_be_main(run: Run, timeline: Timeline, event: OomVictim) -> bool:
+    """Where main's number is not known: whether a process of Python's was killed as main died, whose cgroup no record
+    names, as kernels before 5.0 do for the whole host."""
+    killed = run.main_pid is None and run.exit_code == "killed" and run.exit_status == 9
+    if not killed or abs(run.ended_usec - event.usec) > _ONE_KILL_USEC or not event.task.startswith(_PYTHONS):
+        return False
+    return not any(each.task_memcg and each.oom_victim_pid == event.victim_pid for each in timeline.all(OomKill))
+
+
+def _concerns(run: Run, timeline: Timeline, event: OomKill | OomVictim) -> bool:
     if isinstance(event, OomVictim):
         # No cgroup is named, and numbers are used again: only a process whose part is known counts by its number.
-        return event.victim_pid == run.main_pid or run.pids.get(event.victim_pid, "") in (*_CHILDREN, "main")
+        known = event.victim_pid == run.main_pid or run.pids.get(event.victim_pid, "") in (*_CHILDREN, "main")
+        return known or _may_be_main(run, timeline, event)
     if event.task_memcg is not None:
         return run.owns_cgroup(event.task_memcg)
     return run.owns_pid(event.oom_victim_pid)
@@ -97,7 +108,7 @@ def _assembled(run: Run, timeline: Timeline, first: OomKill | OomVictim) -> Kill
     limits = [event for event in near[: near.index(first) + 1] if isinstance(event, OomLimit)]
     limits = limits or [event for event in after if isinstance(event, OomLimit)][:1]
     task = (size.task if size else "") or first.task
-    exact = run.owns_pid(pid) or not isinstance(first, OomKill) or _exactly(run, first.task_memcg)
+    exact = run.owns_pid(pid) or (isinstance(first, OomKill) and _exactly(run, first.task_memcg))
     return Kill(
         first=first,
         size=size,

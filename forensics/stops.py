@@ -119,9 +119,14 @@ def asked(run: Run, timeline: Timeline) -> Event | None:
     return timed_out if lived and not systemd_had_a_reason(run, timeline) else None
 
 
+def moment_is_known(timeline: Timeline, stop: Event) -> bool:
+    """Whether the record of a stop stands where it was asked for, and not behind what came of it."""
+    return isinstance(stop, StopRequested | HostShutdown) or stop is runtime_limit(timeline)
+
+
 def teardown_usec(timeline: Timeline, stop: Event) -> int:
     """From when on whatever happens is teardown."""
-    if isinstance(stop, StopRequested | HostShutdown) or stop is runtime_limit(timeline):
+    if moment_is_known(timeline, stop):
         return stop.usec - STREAM_SKEW_USEC
     # Asked for while the unit was still starting: SGLang's own words, or the deadline, are all there is.
     said = next((signal for signal in timeline.all(ServerSignal) if signal.name == "sigterm-received"), None)

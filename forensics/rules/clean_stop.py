@@ -24,6 +24,7 @@ from forensics.model import Evidence, Finding, NotThis, Role, Strength
 from forensics.phase import became_ready
 from forensics.rules.external_signal import cut_short
 
+AS_IT_CAME = "The server failed in the moment in which the stop came: which was first, the records do not tell."
 _HOW = {
     "requested": "A stop was asked for",
     "host-shutdown": "The host was shut down",
@@ -64,6 +65,8 @@ def _requested(ending: Ending, stop: Event) -> Finding | NotThis | None:
     notes = []
     if foreign:
         notes.append("It did not say that it killed itself at the end of the stop: somebody may have cut it short.")
+    if ending.failed_as_it_came is not None:
+        notes.append(AS_IT_CAME)
     if ending.unhealthy:
         notes.append("Its health check had failed before the stop: something was wrong that no record here names.")
     strength = Strength.LIKELY if notes else Strength.CONFIRMED

@@ -57,7 +57,9 @@ def match(ending: Ending) -> Finding | NotThis | None:
                 f"{exit_.exit_status}-{name.lower()}",
                 hints,
             )
-    if step is not None and main is None and ending.failure is None and ending.stop is None:
+    overdue = ending.start_timed_out
+    ended_by_it = step is not None and overdue is not None and overdue.usec <= step.usec
+    if step is not None and main is None and ending.failure is None and ending.stop is None and not ended_by_it:
         return _step_failed(ending, step, hints)
     failed = ending.timeline.first(StartFailed)
     if failed is not None and failed.job_result == "dependency":

@@ -8,14 +8,15 @@ Needs:       the kernel's log (journalctl -k of this boot). Without it PID 1's c
              that something of ours was killed, not what; and only the counter oom_kill of /proc/vmstat rules it out.
 To do:       at a limit, raise memory_max in the spec, or the limit of the cgroup above it that others share, or have
              the server use less host memory. Where the whole host was short, give it more memory or limit the other
-             services. A compiler that was killed: MAX_JOBS=2 in [env]. Kernel log unreadable: make it readable for the
-             daemon.
+             services; where one NUMA node was, let the server use the others too (NUMAPolicy=). Where the GPU's memory
+             is the host's, lower mem_fraction_static. A compiler that was killed: MAX_JOBS=2 in [env]. Kernel log
+             unreadable: make it readable for the daemon.
 """
 
 import re
 
 from forensics.causality import LATE_KERNEL_USEC, SIGNALS, Ending
-from forensics.events import CgroupMemory, Remains, UnitOomKill
+from forensics.events import CgroupMemory, OomKill, Remains, UnitOomKill
 from forensics.failure import headline, said, sentence
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
 from forensics.oom import Kill
@@ -26,6 +27,9 @@ _BUILD_USEC = 60_000_000
 _ENDS_OF_A_KILL = ((None, None), ("killed", 9), ("exited", 137))
 """Of main, as systemd records it; 137 is what a shell in front says of it."""
 _SAME_MOMENT_USEC = 2_000_000
+_BOUND = ("CONSTRAINT_MEMORY_POLICY", "CONSTRAINT_CPUSET")
+_ELSEWHERE = "The kernel's record names a cgroup of this unit's name below another path."
+_NOWHERE = "The kernel's record names no cgroup, and which number the main process had is not known."
 
 
 def match(ending: Ending) -> Finding | NotThis | None:
@@ -88,9 +92,11 @@ def _killed(ending: Ending, kill: Kill) -> Finding:
         )
     scope = "memcg" if kill.memcg else "global"
     where = "as the whole host ran out of memory"
+    if isinstance(kill.first, OomKill) and kill.first.constraint in _BOUND:
+        where = "as the NUMA nodes that it may use ran out of memory"
     if kill.memcg:
         where = f"at the limit of {kill.oom_memcg}" if kill.oom_memcg else "at a memory cgroup's limit"
-    notes = () if kill.ours else ("The kernel's record names a cgroup of this unit's name below another path.",)
+    notes = () if kill.ours else (_ELSEWHERE if isinstance(kill.first, OomKill) else _NOWHERE,)
     if ending.failure is not None and ending.failure.usec < kill.usec:
         notes = (*notes, sentence(f"Before the kill it had said: {headline(ending.failure, 160)}"))
     return Finding(

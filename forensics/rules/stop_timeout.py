@@ -12,6 +12,7 @@ from forensics import stops
 from forensics.causality import Ending
 from forensics.events import Event, ServerSignal, StateTimedOut, SystemdKill
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
+from forensics.rules.clean_stop import AS_IT_CAME
 from forensics.senders import by_whom
 
 SHUTDOWN_KILL = "shutdown-kill"
@@ -44,11 +45,12 @@ def match(ending: Ending) -> Finding | NotThis | None:
     if ending.main_exit is not None:
         evidence.append(Evidence(role=Role.TEARDOWN, event=ending.main_exit, why="how the main process ended"))
     return Finding(
-        strength=Strength.CONFIRMED,
+        strength=Strength.CONFIRMED if ending.failed_as_it_came is None else Strength.LIKELY,
         summary=_summary(ending, stop, timed_out, drain),
         subclass=SHUTDOWN_KILL if stops.host_shutdown(ending.run, ending.timeline) else timed_out.state,
         evidence=tuple(evidence[:12]),
         key=(timed_out.state,),
+        notes=() if ending.failed_as_it_came is None else (AS_IT_CAME,),
     )
 
 

@@ -121,6 +121,40 @@ def other_container(j: Journal) -> None:
     life.expect("external-signal", "likely", subclass="sigkill-main")
 
 
+@case("kernel-oom/numa-node-full")
+def numa(j: Journal) -> None:
+    """Bound to one memory node, which is full; the host is not."""
+    life = j.life()
+    life.up()
+    j.kernel("oom-kill:constraint=CONSTRAINT_MEMORY_POLICY,nodemask=1,cpuset=/,mems_allowed=0-1,global_oom,"
+             f"task_memcg={life.cgroup},task=python,pid={life.main},uid=990")  # fmt: skip
+    j.kernel(f"Out of memory: Killed process {life.main} (python) total-vm:90000000kB, anon-rss:60000000kB, file-rss:1kB, "
+             "shmem-rss:0kB, UID:990 pgtables:4kB oom_score_adj:0")  # fmt: skip
+    life.counted_oom().killed(9, "oom-kill")
+    life.expect("kernel-oom", "confirmed", subclass="global-main", says=("NUMA nodes",), says_not=("whole host",))
+
+
+@case("kernel-oom/kernel-4.19-before-the-first-line")
+def old_kernel_no_line(j: Journal) -> None:
+    """The whole host is short, no record names a cgroup, and which number main has nobody knows: likely, no more."""
+    life = j.life(slice_path="/system.slice")
+    life.starting().started().wait(5)
+    j.kernel(f"Out of memory: Kill process {life.main} (python) score 905 or sacrifice child")
+    j.kernel(f"Killed process {life.main} (python) total-vm:90000kB, anon-rss:70000kB, file-rss:1kB, shmem-rss:0kB")
+    life.wait(0.1).killed(9, "signal")
+    life.expect("kernel-oom", "likely", says=("names no cgroup",))
+
+
+@case("kernel-oom/near-miss-kernel-4.19-another-program")
+def old_kernel_other(j: Journal) -> None:
+    life = j.life(slice_path="/system.slice")
+    life.starting().started().wait(5)
+    j.kernel("Out of memory: Kill process 918 (java) score 905 or sacrifice child")
+    j.kernel("Killed process 918 (java) total-vm:90000kB, anon-rss:70000kB, file-rss:1kB, shmem-rss:0kB")
+    life.wait(0.1).killed(9, "signal")
+    life.expect("external-signal", "likely", ruled_out=("kernel-oom",))
+
+
 # --- steps around the start --------------------------------------------------------------------------------------
 
 
@@ -150,6 +184,24 @@ def step_failed_by_itself(j: Journal) -> None:
     j.oom(life.cgroup, 7063, "cc1plus", limit=life.cgroup)
     life.wait(240).exit("exited", 75, process="Control", command="ExecStartPost").failed("exit-code").start_failed()
     life.expect("exec-failure", "likely", subclass="execstartpost", says=("OOM killer had killed",))
+
+
+@case("start-timeout/step-before-the-start")
+def step_overdue(j: Journal) -> None:
+    """ExecStartPre= took too long: that it then died of systemd's SIGTERM is no failure of its own."""
+    life = j.life()
+    life.starting().wait(90).timed_out("start-pre", "Terminating")
+    life.exit("killed", 15, process="Control", command="ExecStartPre").failed("timeout").start_failed("timeout")
+    life.expect("start-timeout", "confirmed", subclass="start-pre")
+
+
+@case("configuration-error/stopped-as-it-failed")
+def stopped_as_it_failed(j: Journal) -> None:
+    """An administrator stops a unit that is starting, and in this moment it is refused: no `Stopping` says when."""
+    life = j.life()
+    life.starting().load().raised("server_args.py:812 in check_server_args", "ValueError: context_length is too large")
+    life.wait(0.2).exit("exited", 1).failed("exit-code").stopped()
+    life.expect("configuration-error", "confirmed", decisive="context_length")
 
 
 # --- a stop and a kill -------------------------------------------------------------------------------------------
@@ -206,6 +258,16 @@ def stopped_a_moment_later(j: Journal) -> None:
     life = j.life()
     life.up().scheduler_raised(SERVE, "KeyError: 'rid-71'").wait(0.7).stopping().sigterm().wait(1).self_kill().stopped()
     life.expect("python-exception", "confirmed", decisive="KeyError", phase="serving")
+
+
+@case("clean-stop/near-miss-exception-in-the-same-moment")
+def exception_as_it_came(j: Journal) -> None:
+    """The scheduler fails 0.3 s before PID 1's `Stopping`, which is less than the two ways to journald may differ by."""
+    life = j.life()
+    life.up().scheduler_raised(SERVE, "KeyError: 'rid-73'").wait(0.3).stopping().sigterm().wait(
+        0.5
+    ).self_kill().stopped()
+    life.expect("clean-stop", "likely", says=("failed in the moment", "KeyError"))
 
 
 @case("clean-stop/near-miss-exception-in-the-drain")
@@ -337,6 +399,19 @@ def whole_slice(j: Journal) -> None:
     j.pid1("sglang.slice: systemd-oomd killed 12 process(es) in this unit.", "oomd", UNIT="sglang.slice")
     life.killed(9, "signal")
     life.expect("userspace-oom-kill", "confirmed", subclass="systemd-oomd")
+
+
+@case("kernel-oom/earlyoom-had-asked-first")
+def earlyoom_first(j: Journal) -> None:
+    """earlyoom's SIGTERM began a drain; the kernel did not wait for it."""
+    life = j.life()
+    life.up()
+    j.service("earlyoom.service", f'sending SIGTERM to process {life.main} uid 990 "python": oom_score 913, '
+              'oom_score_adj 0, VmRSS 23100 MiB, cmdline "python"')  # fmt: skip
+    life.sigterm().wait(2)
+    j.oom(life.cgroup, life.main, "python")
+    life.counted_oom().killed(9, "oom-kill")
+    life.expect("kernel-oom", "confirmed", subclass="global-main")
 
 
 @case("userspace-oom-kill/near-miss-another-slice")
