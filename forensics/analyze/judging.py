@@ -94,9 +94,11 @@ def judge(body: Body, record: RunRecord) -> Judged | None:
 def _start_is_seen(timeline: Timeline) -> bool:
     """Whether anything tells how far the run had come: its start, a step of it, or an answer that it worked on. A
     prefill alone can be the warm-up's."""
-    telling = (UnitStarting, UnitStarted, StartFailed, ProcessExit, Milestone, ServerArgs, UnitState)
+    telling = (UnitStarting, UnitStarted, StartFailed, Milestone, ServerArgs, UnitState)
     decoded = any(batch.phase == "decode" for batch in timeline.all(Batch))
-    return decoded or any(isinstance(event, telling) for event in timeline.events)
+    # A shell's word on the end says nothing of the beginning; systemd's belongs to a run that it started.
+    exited = any(exit_.record.source == "systemd" for exit_ in timeline.all(ProcessExit))
+    return decoded or exited or any(isinstance(event, telling) for event in timeline.events)
 
 
 def _phase_of_excerpt(verdict: Verdict, timeline: Timeline) -> tuple[str | None, bool | None]:
@@ -170,7 +172,7 @@ def _advised(verdict: Verdict, run: Run) -> Verdict:
     around = f" around {moment} UTC" if dated else ""
     missing = {gap.source for gap in verdict.gaps}
     steps = []
-    if "kernel" in missing:
+    if "kernel" in missing and not any(other.cause == "kernel-oom" for other in verdict.ruled_out):
         steps.append(f"Read the kernel log{around} on that host: `journalctl -k` or `dmesg -T`, for `Killed process`.")
     if "systemd" in missing:
         steps.append(f"Read systemd's records{around}: `journalctl -u UNIT`, for a stop, a timeout or an OOM kill.")
