@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,7 +89,7 @@ def units_of(inquest: Inquest) -> set[str]:
 
 @contextmanager
 def running(inquest: Inquest, *command: str) -> Iterator[subprocess.Popen[str]]:
-    """A command inside, in a process group of its own as a shell starts it; gone at the end."""
+    """A command inside; gone at the end."""
     argv = inquest.machine.argv(command)
     with subprocess.Popen(
         argv,
@@ -103,6 +104,12 @@ def running(inquest: Inquest, *command: str) -> Iterator[subprocess.Popen[str]]:
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
+
+
+def interrupt(process: subprocess.Popen[str]) -> None:
+    """Ctrl-C for the command itself; what runs it inside passes its exit status on."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(children[0]), signal.SIGINT)
 
 
 def test_a_drill_is_judged_rightly_and_told(inquest: Inquest) -> None:
@@ -138,7 +145,7 @@ def test_an_interrupted_drill_leaves_nothing_behind(inquest: Inquest) -> None:
     unit = "sglang-inquest-drill-external-signal.service"
     with running(inquest, "inquest", "drill", "--cause", "external-signal") as process:
         until(lambda: unit in units_of(inquest), "the scratch unit runs", seconds=20)
-        os.killpg(process.pid, signal.SIGINT)
+        interrupt(process)
         _, errors = process.communicate(timeout=30)
     assert "interrupted; the scratch unit is gone" in errors
     assert process.returncode == 130
@@ -158,7 +165,7 @@ def test_watch_follows_over_a_restart_of_the_daemon(inquest: Inquest) -> None:
         assert "inquestd answers again" in watching.stderr.readline()
         inquest.machine.run("inquest", "drill", "--cause", "external-signal")
         lines = [watching.stdout.readline(), watching.stdout.readline()]
-        os.killpg(watching.pid, signal.SIGINT)
+        interrupt(watching)
         assert watching.wait(20) == 0
     assert "inquest-drill-external-signal  started" in lines[0]
     assert "inquest-drill-external-signal  crash: external-signal, likely" in lines[1]
