@@ -36,7 +36,7 @@ class Lives:
                 row
                 for unit in units
                 for row in db.execute(
-                    f"SELECT * FROM lives WHERE unit = ? AND {within} ORDER BY ended_at_usec DESC LIMIT ?",  # noqa: S608
+                    f"SELECT * FROM lives WHERE unit = ? AND {within} ORDER BY ended_at_usec DESC LIMIT ?",
                     (unit, *bounds, max(1, MOST_LIVES // len(units))),
                 )
             ]
@@ -48,7 +48,7 @@ class Lives:
         condition, values = where(query, "ended_at_usec", crashes_only=True)
         with self._database.reading() as db:
             found = db.execute(
-                "SELECT fingerprint, count(*) AS times, min(ended_at_usec) AS first_usec,"  # noqa: S608 - values are bound
+                "SELECT fingerprint, count(*) AS times, min(ended_at_usec) AS first_usec,"
                 " max(ended_at_usec) AS last_usec, group_concat(DISTINCT unit) AS units, count(*) OVER () AS total"
                 f" FROM lives WHERE {condition} GROUP BY fingerprint ORDER BY last_usec DESC, fingerprint LIMIT ?",
                 (*values, query.limit),
@@ -59,7 +59,7 @@ class Lives:
     @staticmethod
     def _group(db: sqlite3.Connection, row: sqlite3.Row, condition: str, values: list[object]) -> GroupShape:
         newest = db.execute(
-            f"SELECT * FROM lives WHERE {condition} AND fingerprint = ? ORDER BY ended_at_usec DESC LIMIT 1",  # noqa: S608
+            f"SELECT * FROM lives WHERE {condition} AND fingerprint = ? ORDER BY ended_at_usec DESC LIMIT 1",
             (*values, row["fingerprint"]),
         ).fetchone()
         return {
@@ -100,7 +100,7 @@ def keep(db: sqlite3.Connection, crash: Crash, row: dict[str, Any], summary: str
         "summary": summary.encode("utf-8", "replace").decode(),
     }
     db.execute(
-        f"INSERT OR REPLACE INTO lives ({', '.join(life)}) VALUES ({', '.join(':' + name for name in life)})",  # noqa: S608
+        f"INSERT OR REPLACE INTO lives ({', '.join(life)}) VALUES ({', '.join(':' + name for name in life)})",
         life,
     )
     if before is None:

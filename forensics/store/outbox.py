@@ -20,7 +20,7 @@ IS_BEHIND = (
     " AND other.state = 'waiting' AND other.holds_up AND (other.due_usec, other.id) < (one.due_usec, one.id))"
 )
 _NEXT = (
-    "SELECT *, max(iif(created_usec > :now, 0, due_usec), iif(next_try_usec > :furthest, 0, next_try_usec)) AS at_usec"  # noqa: S608 - values are bound
+    "SELECT *, max(iif(created_usec > :now, 0, due_usec), iif(next_try_usec > :furthest, 0, next_try_usec)) AS at_usec"
     " FROM outbox AS one WHERE sink = :sink AND state = 'waiting'"
     f" AND NOT {IS_BEHIND}"
     " ORDER BY at_usec > :now, due_usec, id LIMIT 1"
@@ -82,7 +82,7 @@ def _write(db: sqlite3.Connection, sink: str, happening: Happening, message: Mes
     }
     if message.id:
         changes = ", ".join(f"{name} = :{name}" for name in values)
-        db.execute(f"UPDATE outbox SET {changes} WHERE id = :id", {**values, "id": message.id})  # noqa: S608
+        db.execute(f"UPDATE outbox SET {changes} WHERE id = :id", {**values, "id": message.id})
         return
     values |= {
         "sink": sink,
@@ -94,7 +94,7 @@ def _write(db: sqlite3.Connection, sink: str, happening: Happening, message: Mes
         "created_usec": happening.now_usec,
     }
     db.execute(
-        f"INSERT INTO outbox ({', '.join(values)}) VALUES ({', '.join(':' + name for name in values)})",  # noqa: S608
+        f"INSERT INTO outbox ({', '.join(values)}) VALUES ({', '.join(':' + name for name in values)})",
         values,
     )
 
@@ -138,8 +138,8 @@ class Outbox:
             )
 
     def failed(self, delivery: Delivery, error: str, next_try_usec: int, *, holds_up: bool = True) -> None:
-        """This try did not work; the message stays. `holds_up` is False for one that the receiver refuses for what is
-        in it, for then the next may go all the same."""
+        """This try did not work; the message stays. `holds_up` is False for one that the receiver may never take, for
+        then the next may go all the same."""
         with self._database.writing(durable=False) as db:
             db.execute(
                 "UPDATE outbox SET last_error = ?, next_try_usec = ?, holds_up = ? WHERE id = ?",
@@ -152,7 +152,7 @@ class Outbox:
         marks = ", ".join("?" * len(sinks))
         with self._database.writing(durable=False) as db:
             return db.execute(
-                "UPDATE outbox SET state = 'abandoned', last_error = 'the sink is no longer configured'"  # noqa: S608
+                "UPDATE outbox SET state = 'abandoned', last_error = 'the sink is no longer configured'"
                 f" WHERE state = 'waiting' AND sink NOT IN ({marks})",
                 tuple(sinks),
             ).rowcount

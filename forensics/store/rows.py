@@ -105,7 +105,7 @@ def events_of(packed: bytes) -> set[str]:
 
 def insert(db: sqlite3.Connection, row: dict[str, Any]) -> None:
     db.execute(
-        f"INSERT INTO runs ({', '.join(row)}) VALUES ({', '.join(':' + name for name in row)})",  # noqa: S608
+        f"INSERT INTO runs ({', '.join(row)}) VALUES ({', '.join(':' + name for name in row)})",
         row,
     )
 
@@ -114,7 +114,7 @@ def update(db: sqlite3.Connection, row: dict[str, Any]) -> None:
     """A later verdict. The place in the order of deaths, and how the run was first saved, stay as they were."""
     kept = ("invocation_id", "died_at_usec", "saved_at_usec", "backfilled")
     changes = ", ".join(f"{name} = :{name}" for name in row if name not in kept)
-    db.execute(f"UPDATE runs SET {changes} WHERE invocation_id = :invocation_id", row)  # noqa: S608
+    db.execute(f"UPDATE runs SET {changes} WHERE invocation_id = :invocation_id", row)
 
 
 def shape_of(row: sqlite3.Row) -> CrashShape:

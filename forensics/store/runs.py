@@ -176,7 +176,7 @@ def _living(db: sqlite3.Connection, server: str | None) -> Iterator[RunDetailSha
     for row in found:
         record = load_run_record(json.loads(row["data"]))
         events = db.execute(
-            f"SELECT data FROM tracked_events WHERE invocation_id = ? AND data ->> '$.kind' IN ({marks}) ORDER BY id",  # noqa: S608
+            f"SELECT data FROM tracked_events WHERE invocation_id = ? AND data ->> '$.kind' IN ({marks}) ORDER BY id",
             (row["invocation_id"], *_OF_OPEN_RUNS),
         ).fetchall()
         timeline = Timeline.of(load_event(json.loads(event["data"])) for event in events)

@@ -148,7 +148,7 @@ class Store:
         condition, values = where(query, "died_at_usec", crashes_only=True)
         with self._database.reading() as db:
             found = db.execute(
-                "SELECT seq, died_at_usec, run, verdict, revision, backfilled, history FROM runs"  # noqa: S608 - values are bound
+                "SELECT seq, died_at_usec, run, verdict, revision, backfilled, history FROM runs"
                 " INDEXED BY runs_newest"
                 f" WHERE {condition} ORDER BY died_at_usec DESC, seq DESC LIMIT ?",
                 (*values, query.limit + 1),

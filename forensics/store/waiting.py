@@ -22,7 +22,7 @@ def alerts(database: Database, channels: Iterable[Channel], now_usec: int) -> Al
         seen = [row["sink"] for row in db.execute("SELECT DISTINCT sink FROM outbox ORDER BY sink")]
         names = dict.fromkeys((*types, *seen))
         waiting = db.execute(
-            f"SELECT *, {IS_BEHIND} AS is_behind FROM outbox AS one WHERE state = 'waiting'"  # noqa: S608 - no values
+            f"SELECT *, {IS_BEHIND} AS is_behind FROM outbox AS one WHERE state = 'waiting'"
             " ORDER BY due_usec, id LIMIT ?",
             (MOST_WAITING,),
         )
