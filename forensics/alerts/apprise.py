@@ -10,8 +10,10 @@ import re
 from typing import Any
 from urllib.parse import unquote
 
+from forensics.alerts.post import REFUSALS
 from forensics.alerts.rendering import chat, html, markdown
 from forensics.alerts.routing import QUIET
+from forensics.alerts.sink import Refused
 from forensics.alerts.words import TEST, words
 from forensics.errors import InquestError, SettingsError
 from forensics.redact import REMOVED
@@ -51,7 +53,10 @@ class AppriseSink:
                 f"apprise channel {name!r}: Apprise does not know its URL (which is not shown, since it is a secret)",
                 "The forms of all services: https://github.com/caronc/apprise/wiki",
             )
-        self._format, self._render = _rendering(self._notify[0].notify_format)
+        service = self._notify[0]
+        if "overflow=" not in url:
+            service.overflow_mode = "truncate"  # a service that takes less would refuse it
+        self._format, self._render = _rendering(service.notify_format)
 
     def send(self, delivery: Delivery) -> str:
         said = words(delivery, host=self._host, link=self._link)
@@ -68,7 +73,10 @@ class AppriseSink:
         if not sent:
             # The reason is said in passing: what was caught, beside the warning that something was.
             why = [text for level, text in logged if level != "INFO" and (level != "DEBUG" or "Exception" in text)]
-            raise InquestError("apprise-failed", cut(self._unsecret("; ".join(why))) or "Apprise says no more")
+            said_why = cut(self._unsecret("; ".join(why))) or "Apprise says no more"
+            status = re.search(r"\berror=(\d{3})\b", said_why)
+            kind = Refused if status and int(status[1]) in REFUSALS else InquestError
+            raise kind("apprise-failed", said_why)
         return "Apprise has sent it"
 
     def _unsecret(self, text: str) -> str:

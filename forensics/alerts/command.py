@@ -13,6 +13,7 @@ from tempfile import TemporaryFile
 from typing import IO
 
 from forensics.alerts.body import body
+from forensics.alerts.sink import Refused
 from forensics.errors import InquestError
 from forensics.store import Delivery
 
@@ -34,7 +35,7 @@ class CommandSink:
             status = self._run(given, said, environment(delivery, self._host))
             if status != 0:
                 how = f"exit status {status}" if status > 0 else signal.Signals(-status).name
-                raise InquestError("command-failed", f"{self._argv[0]}: {how}" + _tail(said))
+                raise Refused("command-failed", f"{self._argv[0]}: {how}" + _tail(said))
         return "exit status 0"
 
     def _run(self, given: IO[bytes], said: IO[bytes], env: dict[str, str]) -> int:

@@ -15,6 +15,8 @@ log = logging.getLogger(__name__)
 
 LONGEST_WAIT_SECONDS = 900.0
 STORE_RETRY_SECONDS = 5.0
+PATIENCE_TRIES = 5
+"""A message that was refused so often may be one that a receiver can never take."""
 
 
 def back_off_seconds(attempts: int) -> float:
@@ -76,7 +78,8 @@ class Courier:
                     "alert %s to %s failed, next try in %.1f s: %s", delivery.key, sink.name, wait_seconds, said
                 )
                 next_try_usec = now_usec() + int(wait_seconds * 1e6)
-                self._outbox.failed(delivery, said, next_try_usec, holds_up=not isinstance(error, Refused))
+                refused = isinstance(error, Refused) and delivery.attempts >= PATIENCE_TRIES
+                self._outbox.failed(delivery, said, next_try_usec, holds_up=not refused)
             else:
                 self._outbox.delivered(delivery, now_usec())
         next_usec = self._outbox.next_try_usec(sink.name, now_usec())

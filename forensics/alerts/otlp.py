@@ -1,7 +1,7 @@
 """OpenTelemetry: each message is a log record, POSTed to a collector as OTLP/HTTP has it, in JSON.
 
 The resource is the server's run, not this daemon. Attributes have the names of the semantic conventions where those
-have one, all else begins with `inquest.`. Written out here, since one POST needs no SDK: the daemon's memory is counted.
+have one, all else begins with `inquest.`. Written out here, since one POST needs no SDK, whose memory counts.
 """
 
 import json

@@ -11,8 +11,8 @@ from forensics.errors import InquestError
 
 ANSWER_CHARS = 200
 
-REFUSALS = frozenset({400, 413, 415, 422})
-"""Answers that speak of the message, not of the receiver's state or of our right to send."""
+REFUSALS = frozenset({400, 413, 415, 422, 500, 501})
+"""Answers that speak of the message, or fail on it; not of a receiver that is down or busy, nor of our right to send."""
 
 
 class Poster:

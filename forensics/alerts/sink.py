@@ -17,4 +17,5 @@ class Sink(Protocol):
 
 
 class Refused(InquestError):
-    """The receiver is there, and refuses a message for what is in it. It is tried again, but holds up no other."""
+    """The receiver is there, and does not take this very message. It is tried again like any other, but when that has
+    happened a few times it holds up no other."""

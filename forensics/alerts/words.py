@@ -149,7 +149,7 @@ def _history(crash: CrashShape) -> str:
 
 
 def _todo(delivery: Delivery, crash: CrashShape) -> Iterator[str]:
-    yield from (one_line(advice) for advice in crash["advice"][:1])
+    yield from (cut(advice) for advice in crash["advice"][:1])
     if delivery.kind == START_LIMIT:
         unit = crash["unit"]
         yield f"Nothing starts it again by itself; then: systemctl reset-failed {unit} && systemctl start {unit}"

@@ -13,6 +13,7 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from forensics.alerts.apprise import AppriseSink
+from forensics.alerts.sink import Refused
 from forensics.errors import InquestError, SettingsError
 from tests.forensics.alerts.deliveries import LINK, delivery
 from tests.forensics.alerts.test_words import hostile
@@ -109,6 +110,19 @@ def test_a_receiver_that_is_not_there_is_no_delivery() -> None:
         gone = receiver.url.replace("http://", "json://")
     with pytest.raises(InquestError, match="onnection"):
         sink(gone).send(delivery())
+
+
+@pytest.mark.parametrize(("status", "refused"), [(413, True), (503, False)])
+def test_a_service_that_refuses_the_message_is_told_from_one_that_is_down(status: int, refused: bool) -> None:
+    with receiving(Receiver(answers=[status])) as receiver, pytest.raises(InquestError) as error:
+        sink(receiver.url.replace("http://", "json://")).send(delivery())
+    assert isinstance(error.value, Refused) == refused
+    assert f"error={status}" in error.value.message
+
+
+def test_a_service_that_takes_less_gets_less() -> None:
+    assert sink("pagerduty://integration@key")._notify[0].overflow_mode == "truncate"
+    assert sink("pagerduty://integration@key?overflow=split")._notify[0].overflow_mode == "split"
 
 
 @pytest.mark.parametrize(

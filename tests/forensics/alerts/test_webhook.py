@@ -92,7 +92,10 @@ def test_a_receiver_that_fails_first_gets_it_in_the_end(store: Store, courier: E
     assert all(request["path"] == "/hook?team=gpu" for request in receiver.got), "a redirect is not followed"
 
 
-@pytest.mark.parametrize(("status", "refused"), [(400, True), (413, True), (401, False), (404, False), (503, False)])
+@pytest.mark.parametrize(
+    ("status", "refused"),
+    [(400, True), (413, True), (500, True), (401, False), (404, False), (429, False), (503, False)],
+)
 def test_only_what_is_said_of_the_message_counts_as_refused(status: int, refused: bool) -> None:
     with receiving(Receiver(answers=[status])) as receiver, pytest.raises(InquestError) as error:
         webhook(receiver.url).send(delivery())
