@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from playwright import sync_api
 
 from forensics.api import Health, Serving, SourceHealth, create_app, serve
 from forensics.store import Store
-
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+from forensics.store.telling import Channel
 
 CHROMIUM = shutil.which("chromium")
 # Five seconds, Playwright's own, are not much where Chromium shares two cores.
@@ -32,7 +32,7 @@ HEALTH = Health(
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator["sync_api.Browser"]:
+def browser() -> Iterator[sync_api.Browser]:
     if CHROMIUM is None:
         pytest.skip("chromium is not installed")
     with sync_api.sync_playwright() as playwright:
@@ -42,8 +42,8 @@ def browser() -> Iterator["sync_api.Browser"]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = Store(tmp_path / "inquest.sqlite")
+def store(tmp_path: Path, channels: tuple[Channel, ...]) -> Iterator[Store]:
+    opened = Store(tmp_path / "inquest.sqlite", channels)
     yield opened
     opened.close()
 
@@ -55,11 +55,11 @@ def serving(store: Store) -> Iterator[Serving]:
     made.close()
 
 
-Open = Callable[..., "sync_api.Page"]
+Open = Callable[..., sync_api.Page]
 
 
 @pytest.fixture
-def open_page(browser: "sync_api.Browser", serving: Serving) -> Iterator[Open]:
+def open_page(browser: sync_api.Browser, serving: Serving) -> Iterator[Open]:
     """Opens the page at a path. Whatever it complains about, and whatever it asks of elsewhere, fails the test."""
     complaints: list[str] = []
     contexts = []
@@ -67,7 +67,7 @@ def open_page(browser: "sync_api.Browser", serving: Serving) -> Iterator[Open]:
 
     def opened(
         path: str = "", *, width: int = 1280, height: int = 900, scheme: str = "light", allow: tuple[str, ...] = ()
-    ) -> "sync_api.Page":
+    ) -> sync_api.Page:
         context = browser.new_context(
             viewport={"width": width, "height": height},
             color_scheme=scheme,
