@@ -16,6 +16,7 @@ _QUOTING_FRAME = re.compile(r"/(?:constrained|xgrammar|llguidance|outlines\w*|ji
 CUDA = re.compile(
     r"(?P<runtime>CUDA|HIP)(?: driver)? error(?: \S+)?: ?(?P<error>[^\n.;]{1,160})"
     r"|(?P<npu>NPU|ACL)(?: function error| stream synchronize failed)[:,] ?(?P<code>[^\n;]{1,160})"
+    r"|(?P<cutlass>Failed to (?:run|launch|initialize) [^\n]{0,40}(?:cutlass|CUTLASS)[^\n]{0,120})"
     r"|(?P<xpu>level_zero backend failed with error: [^\n]{1,80})"
     r"|(?P<status>CU(?:BLAS|SOLVER|SPARSE|FFT|DNN)_STATUS_\w+)"
     r"|(?P<enum>cudaError[A-Z]\w+)"

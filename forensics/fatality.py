@@ -51,7 +51,15 @@ _USAGE_USEC = 10_000_000
 
 _ENDING_HEADERS = ("Scheduler hit", "TpModelWorkerClient hit", "DetokenizerManager hit", "DataParallelController hit")
 _MAINS_HEADERS = ("TokenizerManager hit", "Initialization failed")
-_SPARED_HEADERS = ("Exception ignored", "Exception in thread", "ERROR: ", "INFO: ", "Task exception", "Error in ")
+_SPARED_HEADERS = (
+    "--- Logging error",
+    "Exception ignored",
+    "Exception in thread",
+    "ERROR: ",
+    "INFO: ",
+    "Task exception",
+    "Error in ",
+)
 _ASKED_FOR = ("KeyboardInterrupt", "SystemExit", "CancelledError")
 _ECHO_TYPES = (
     "EOFError",
@@ -63,7 +71,7 @@ _ECHO_TYPES = (
 _ECHO_TEXT = re.compile(
     r"scheduler died during initialization|Connection closed by (?:remote )?peer|[Bb]roken pipe|remote process exited"
     r"|Connection reset by peer|recvValue failed|failed to recv, got 0 bytes|Socket (?:recv|send) failed"
-    r"|could finish the model loading, but there are other ranks"
+    r"|could finish the model loading, but there are other ranks|^Server process exited with code -?\d"
 )
 _PEER_TEXT = re.compile(r"NCCL|nccl|[Gg]loo|TCPStore|DistBackendError|DistNetworkError|ZMQError|zmq|socket|peer")
 _FAILING_ERRORS = (

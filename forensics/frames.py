@@ -13,6 +13,7 @@ _SERVING = re.compile(
 )
 _STARTING = re.compile(
     r"load_model|load_weights|from_pretrained|init_|__init__$|launch_|get_config|initialize$|<module>$"
+    r"|__post_init__$|prepare_server_args|from_cli_args"
 )
 _STEPS = (
     ("graph-capture", re.compile(r"graph_runner\.py:|in init_(?:cuda|device)_graphs?\b|in capture_one_batch_size\b")),

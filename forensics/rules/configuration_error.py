@@ -24,6 +24,7 @@ PATTERN = re.compile(
     r"|leaves? no (?:GPU memory|room) for the (?:full )?KV|Not enough GPU memory for hybrid|state cache is too small"
     r"|memory capacity is unbalanced|Unknown speculative algorithm|speculative[_ -](?:eagle_topk|num|draft|algorithm)"
     r"|[Ss]peculative decoding (?:does not|only|requires)|does not support speculative decoding"
+    r"|[Ss]peculative decoding is (?:currently )?not supported"
     r"|only supports topk = 1|must be divisible by|not supported unless|is not compatible with"
     r"|Repo id must be in the form|is not a local folder|does not appear to have a file named|Unrecognized model"
     r"|Unrecognized configuration class|Unsupported architectures?|not supported for now\. Supported architectures"

@@ -12,7 +12,7 @@ To do:       run once with NCCL_DEBUG=INFO in [env]: NCCL then says which link o
 import re
 
 from forensics.causality import Ending, Failure
-from forensics.events import ServerError
+from forensics.events import ServerError, Traceback
 from forensics.failure import WHOLE, finding, headline, machine_words, search_machine, sentence
 from forensics.model import Finding, NotThis
 
@@ -67,14 +67,17 @@ def _last_error(failure: Failure) -> str:
 
 
 def _peer_lost(ending: Ending) -> Finding | None:
-    """All that was said is that a peer is gone, and NCCL said it: why the peer went is in its own log."""
+    """All that was said is that a peer is gone, and NCCL said it: why the peer went is in its own log. A child that was
+    seen to die here is a better answer."""
     echo = ending.echo
-    if not isinstance(echo, ServerError) or search_machine(PATTERN, echo) is None:
+    if not isinstance(echo, ServerError | Traceback) or search_machine(PATTERN, echo) is None:
+        return None
+    if any(seen is not None for seen in (ending.child_died, ending.core_dump, ending.segfault, ending.outsider)):
         return None
     return finding(
         ending,
         echo,
-        summary=f"A peer was lost: {headline(echo)}. Why it went is in that peer's log, not in this one.",
+        summary=f"A peer was lost: {headline(echo)}{_last_error(echo)}. Why it went is in that peer's log, not here.",
         subclass="peer-lost",
         key=("nccl", "peer-lost"),
     )

@@ -45,7 +45,10 @@ _REFUSED = re.compile(
     r"(?P<reason>.*)",
     re.DOTALL,
 )
-_STRAY_STARTS = frozenset({"Pr", "Ex", "Er", "ER"})
+_STRAY_STARTS = frozenset({"--", "Pr", "Ex", "Er", "ER"})
+_UNLOGGED = "Message: '"
+"""Python's logging prints so what it could not log: a signal's handler that interrupted another record."""
+
 _LONGEST = 8192
 """Of a line no more is looked at, or kept: journald hands out lines of any length."""
 _STRAY_USEC = 1_000_000
@@ -210,9 +213,8 @@ class ServerLog:
         for row in lines.MILESTONES:
             if row.needle in text and (match := row.pattern.match(text)):
                 return [Milestone(record=_note(entry), name=row.name, tag=tag, values=_values(match))]
-        for row in lines.SIGNALS:
-            if row.needle in text and (match := row.pattern.match(text)):
-                return [ServerSignal(record=_note(entry), name=row.name, values=_values(match))]
+        if signal := _signal_said(entry, text):
+            return [signal]
         if text.startswith(_ANNOUNCING):
             self._stray[pid] = (text, entry.monotonic_usec)
         return self._loose(entry, pid, tag, text)
@@ -227,6 +229,8 @@ class ServerLog:
             del self._blocks[pid]
             block = None
         text = text[:_LONGEST]
+        if text.startswith(_UNLOGGED) and (signal := _signal_said(entry, text.removeprefix(_UNLOGGED))):
+            return [*self.flush(pid), signal]
         opened = self._opens(text)
         if block and not (opened and self._ends(block, opened)):
             block.add(entry, text)
@@ -371,6 +375,13 @@ def _short(entry: Entry) -> Entry:
 
 def _values(match: re.Match[str]) -> tuple[tuple[str, str], ...]:
     return tuple((name, redact(value.strip())) for name, value in match.groupdict().items() if value is not None)
+
+
+def _signal_said(entry: Entry, text: str) -> ServerSignal | None:
+    for row in lines.SIGNALS:
+        if row.needle in text and (match := row.pattern.match(text)):
+            return ServerSignal(record=_note(entry), name=row.name, values=_values(match))
+    return None
 
 
 def _batch(entry: Entry, match: re.Match[str]) -> Batch:

@@ -8,7 +8,8 @@ TRACEBACK = "Traceback (most recent call last):"
 FATAL = re.compile(r"Fatal Python error: (?P<error>.*)")
 TERMINATE = re.compile(r"terminate called after throwing an instance of '(?P<type>.*?)'")
 STRAY_HEADER = re.compile(
-    r"(?:Process \S+:|Exception in thread .*:|Exception ignored .*|Error in sys\.excepthook:|ERROR: .*)$"
+    r"(?:--- Logging error ---|Process \S+:|Exception in thread .*:"
+    r"|Exception ignored .*|Error in sys\.excepthook:|ERROR: .*)$"
 )
 """Unprefixed lines that announce a traceback and say whose it is."""
 

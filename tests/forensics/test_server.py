@@ -138,6 +138,9 @@ LINES = [
     ("failed-check", "F0116 07:02:59.408227  2594 segment.cc:12] Check failed: size > 0 (0 vs. 0)",
      {"what": "Check failed: size > 0 (0 vs. 0)"}),
     ("py-spy-failed", AT + "Pyspy failed to dump PID 5171. Error: /bin/sh: 1: py-spy: not found", {}),
+    ("draft-limit", AT + "Warning: Target model's context_length (32768) is greater than the derived context_length "
+     "(4096). "
+     "This may lead to incorrect model outputs or errors.", {"context_length": "32768", "draft_limit": "4096"}),
     ("tree-not-reaped", AT + "kill_process_tree: 2 process(es) still alive after 60.0s SIGKILL", {"count": "2"}),
     ("start-fell-through", AT + "Initialization failed. Please see the error messages above.", {}),
 ]  # fmt: skip

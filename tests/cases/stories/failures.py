@@ -244,6 +244,23 @@ def thread(j: Journal) -> None:
     life.expect("external-signal", "likely", subclass="sigkill-main")
 
 
+@case("python-exception/near-miss-logging-error")
+def logging_error(j: Journal) -> None:
+    """What Python's logging could not write is printed so: nothing ended of it, and the signal that it was about did."""
+    life = j.life()
+    life.up().line(
+        "--- Logging error ---\nTraceback (most recent call last):\n"
+        '  File "/usr/lib/python3.12/logging/__init__.py", line 1163, in emit\n'
+        "RuntimeError: reentrant call inside <_io.BufferedWriter name='<stderr>'>\nCall stack:\n"
+        '  File "/srv/sglang/launch_server.py", line 14, in <module>\n'
+        "Message: 'SIGQUIT received. signum=3, frame=None. It usually means one child failed.'\nArguments: ()"
+    )
+    life.wait(5.2).say(
+        f"kill_process_tree called: parent_pid={life.main}, include_parent=True, pid={life.main}"
+    ).killed()
+    life.expect("external-signal", ruled_out=("python-exception",))
+
+
 # --- native ---------------------------------------------------------------------------------------------------
 
 

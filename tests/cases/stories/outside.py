@@ -107,6 +107,14 @@ def file_missing(j: Journal) -> None:
     life.expect("configuration-error", phase="startup", ruled_out=("environment-error",))
 
 
+@case("environment-error/disk-quota")
+def quota(j: Journal) -> None:
+    life = j.life()
+    life.starting().load().pools()
+    refused(life, CAPTURE, "OSError: [Errno 122] Disk quota exceeded: '/home/elm/.triton/cache/x/k.json.tmp.pid_4_5'")
+    life.expect("environment-error", "confirmed", says=("Disk quota exceeded",))
+
+
 # --- other nodes ----------------------------------------------------------------------------------------------
 
 
@@ -132,6 +140,29 @@ def shared_memory(j: Journal) -> None:
         "Last error:\nError while creating shared memory segment /dev/shm/nccl-Q4cX1a (size 9637888)",
     )  # fmt: skip
     life.expect("nccl-error", "confirmed", subclass="shared-memory", says=("/dev/shm",))
+
+
+PEER = (
+    "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3384, remote process exited or there was a "
+    "network error, NCCL version 2.27.3\nncclRemoteError: A call failed possibly due to a network error or a remote process "
+    "exiting prematurely.\nLast error:\nNET/IB: Got completion from peer 10.0.0.2<45678> with status=12"
+)
+
+
+@case("nccl-error/peer-lost")
+def peer_lost(j: Journal) -> None:
+    """The other node went: this one only says so."""
+    life = j.life(tag=" TP4")
+    life.up().scheduler_raised(SERVE, PEER).self_kill()
+    life.expect("nccl-error", subclass="peer-lost", phase="serving", says=("10.0.0.2", "peer's log"))
+
+
+@case("nccl-error/near-miss-a-rank-here-was-killed")
+def rank_killed(j: Journal) -> None:
+    """The peer was a rank of this very unit, and main says how it went."""
+    life = j.life(tag=" TP0")
+    life.up().wait(0.4).scheduler_raised(SERVE, PEER).wait(0.5).subprocess_died(-9, "scheduler_1", 4412).self_kill()
+    life.expect("external-signal", "likely")
 
 
 # --- accelerators of other makers -----------------------------------------------------------------------------
@@ -164,6 +195,15 @@ def rocm_fault(j: Journal) -> None:
         '  File "/srv/sglang/srt/models/elm.py", line 303 in forward', life.scheduler
     ).wait(1).subprocess_died(-6).self_kill()  # fmt: skip
     life.expect("cuda-error", "confirmed", decisive="Memory access fault", says=("ROCm",), says_not=("CUDA",))
+
+
+@case("cuda-error/cutlass")
+def cutlass(j: Journal) -> None:
+    life = j.life()
+    life.up().scheduler_raised(
+        SERVE, "RuntimeError: [FP4 gemm Runner] Failed to run cutlass FP4 gemm on sm120. Error: Error Internal"
+    ).self_kill()
+    life.expect("cuda-error", "confirmed", says=("cutlass FP4 gemm",))
 
 
 @case("native-crash/caught-by-ucx")

@@ -192,3 +192,19 @@ def test_a_restart_loop_that_never_comes_to_the_first_record(death: list[str], c
 
 def test_the_children_of_one_life_that_all_raise_are_one_death(tmp_path: Path) -> None:
     assert len(judged(tmp_path, [*CHILD, *CHILD, *MISSING]).crashes) == 1
+
+
+def test_what_a_launcher_says_of_the_server_is_no_exception_of_its_own(tmp_path: Path) -> None:
+    lines = [
+        line(40, "Received sigquit from a child process. It usually means the child failed."),
+        "Traceback (most recent call last):",
+        '  File "/opt/maple/bench.py", line 217, in main',
+        "Exception: Server process exited with code -9. Check server logs for errors.",
+    ]
+    assert verdict(judged(tmp_path, lines)) == ("unexplained-kill", "likely")
+
+
+def test_a_shells_word_on_the_end_does_not_make_it_a_start(tmp_path: Path) -> None:
+    lines = [*exception(40, IMA)[:-1], "Killed"]
+    crash = only(judged(tmp_path, lines))
+    assert (crash["cause"], crash["phase"]) == ("cuda-error", "serving")
