@@ -23,6 +23,7 @@ from forensics.events import (
     ServerSignal,
     SignalSent,
     StateTimedOut,
+    SystemdKill,
     Traceback,
     UnitOomKill,
     Unparsed,
@@ -184,10 +185,25 @@ class Ending:
         return next((f for f in self._failed if self._in_teardown(f) and not is_echo(f)), None)
 
     @cached_property
-    def failed_as_it_came(self) -> Failure | None:
-        """The same, so shortly before the record of the stop that either may have come first."""
-        failed = self.failed_while_stopping
-        return failed if failed is not None and self.stop is not None and failed.usec < self.stop.usec else None
+    def crashed_while_stopping(self) -> CoreDump | Segfault | None:
+        """A process of ours that crashed after a stop was asked for: told, but not what ended it."""
+        stop_usec = self.stop_usec
+        ordered = any(kill.signal == "SIGABRT" for kill in self.timeline.all(SystemdKill))
+        if stop_usec is None or ordered:
+            return None
+        crashes: list[CoreDump | Segfault] = [
+            *(fault for fault in self.timeline.all(Segfault) if self.run.owns_pid(fault.fault_pid)),
+            *(core for core in self.timeline.all(CoreDump) if core.unit == self.run.unit),
+        ]
+        return next((crash for crash in crashes if crash.usec >= stop_usec), None)
+
+    @cached_property
+    def failed_as_it_came(self) -> Event | None:
+        """One of these, so shortly before the record of the stop that either may have come first."""
+        for event in (self.failed_while_stopping, self.crashed_while_stopping):
+            if event is not None and self.stop is not None and event.usec < self.stop.usec:
+                return event
+        return None
 
     @cached_property
     def echo(self) -> Failure | None:

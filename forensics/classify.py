@@ -174,6 +174,8 @@ def _notes(ending: Ending, cause: str) -> list[str]:
         notes.append(f"It had run without answering for the last {seconds:.0f} s: {silence(hang)}.")
     if (failed := ending.failed_while_stopping) is not None and cause in ("clean-stop", "stop-timeout"):
         notes.append(sentence(f"While it was stopping, it also failed: {headline(failed, 160)}"))
+    if (crashed := ending.crashed_while_stopping) is not None and cause in ("clean-stop", "stop-timeout"):
+        notes.append(f"While it was stopping, {crashed.comm} crashed: {crashed.record.message[:120]}")
     if cause != "kernel-oom":
         notes += [_outlived_kill(ending, kill) for kill in ending.oom_kills]
         if not ending.oom_kills and (counted := oom.counted(ending.timeline)) is not None:

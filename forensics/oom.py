@@ -7,7 +7,7 @@ Kernels before 5.0 name pid and cgroup in different lines; in a storm only `Kill
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from forensics.events import Batch, OomKill, OomLimit, OomVictim, Remains, UnitOomKill
+from forensics.events import Batch, ChildDied, OomKill, OomLimit, OomVictim, Remains, UnitOomKill
 from forensics.fatality import LINGER_USEC, SURVIVAL_USEC
 from forensics.model import Run
 from forensics.timeline import Timeline
@@ -17,7 +17,7 @@ LATE_KERNEL_USEC = 1_500_000
 
 _ONE_KILL_USEC = 2_000_000
 _AT_ONCE_USEC = 10_000_000
-"""A run of which no process is known ends so soon after the kill of its main one."""
+"""A run of which no process is known ends so soon after the kill of its main one; main tells so soon of a child's."""
 _PYTHONS = ("python", "pt_main_thread", "sglang")
 _CHILDREN = ("scheduler", "detokenizer", "controller", "tokenizer", "child")
 
@@ -73,20 +73,25 @@ def kills(run: Run, timeline: Timeline) -> Iterator[Kill]:
             yield kill
 
 
-def _may_be_main(run: Run, timeline: Timeline, event: OomVictim) -> bool:
-    """Where main's number is not known: whether a process of Python's was killed as main died, whose cgroup no record
-    names, as kernels before 5.0 do for the whole host."""
-    killed = run.main_pid is None and run.exit_code == "killed" and run.exit_status == 9
-    if not killed or abs(run.ended_usec - event.usec) > _ONE_KILL_USEC or not event.task.startswith(_PYTHONS):
+def _may_be_ours(run: Run, timeline: Timeline, event: OomVictim) -> bool:
+    """Whether a victim whose cgroup no record names, as before 5.0 or in a storm, was a process of this run although
+    its number is not known: main tells of such a child, or was itself killed in that moment."""
+    if any(each.task_memcg and each.oom_victim_pid == event.victim_pid for each in timeline.all(OomKill)):
         return False
-    return not any(each.task_memcg and each.oom_victim_pid == event.victim_pid for each in timeline.all(OomKill))
+    for died in timeline.all(ChildDied):
+        if died.exit_code == -9 and -LATE_KERNEL_USEC <= died.usec - event.usec <= _AT_ONCE_USEC:
+            unnamed = died.child_pid is None and event.task.startswith("sglang::")
+            if unnamed or died.child_pid == event.victim_pid:
+                return True
+    killed = run.main_pid is None and run.exit_code == "killed" and run.exit_status == 9
+    return killed and abs(run.ended_usec - event.usec) <= _ONE_KILL_USEC and event.task.startswith(_PYTHONS)
 
 
 def _concerns(run: Run, timeline: Timeline, event: OomKill | OomVictim) -> bool:
     if isinstance(event, OomVictim):
         # No cgroup is named, and numbers are used again: only a process whose part is known counts by its number.
         known = event.victim_pid == run.main_pid or run.pids.get(event.victim_pid, "") in (*_CHILDREN, "main")
-        return known or _may_be_main(run, timeline, event)
+        return known or _may_be_ours(run, timeline, event)
     if event.task_memcg is not None:
         return run.owns_cgroup(event.task_memcg)
     return run.owns_pid(event.oom_victim_pid)

@@ -122,6 +122,8 @@ def _unasked(ending: Ending) -> Finding | NotThis | None:
     run = ending.run
     if ending.sigterm is not None or ending.interrupted is not None or ending.start_timed_out or ending.stop_timed_out:
         return None
+    if run.result == "protocol":
+        return NotThis(why="it ended before it had said that it was ready, which systemd calls a failure")
     silent = (run.exit_code, run.exit_status) == (None, None) and ending.main_exit is None
     well = run.result == "success" or (_only_the_end_failed(ending) and ending.start_step_failed is None)
     if (run.exit_code, run.exit_status) != ("exited", 0) and not (silent and well):

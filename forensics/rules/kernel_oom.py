@@ -29,7 +29,7 @@ _ENDS_OF_A_KILL = ((None, None), ("killed", 9), ("exited", 137))
 _SAME_MOMENT_USEC = 2_000_000
 _BOUND = ("CONSTRAINT_MEMORY_POLICY", "CONSTRAINT_CPUSET")
 _ELSEWHERE = "The kernel's record names a cgroup of this unit's name below another path."
-_NOWHERE = "The kernel's record names no cgroup, and which number the main process had is not known."
+_NOWHERE = "The kernel's record names no cgroup: that its victim was of this unit follows from its name and the moment."
 
 
 def match(ending: Ending) -> Finding | NotThis | None:

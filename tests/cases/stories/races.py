@@ -155,6 +155,45 @@ def old_kernel_other(j: Journal) -> None:
     life.expect("external-signal", "likely", ruled_out=("kernel-oom",))
 
 
+@case("kernel-oom/storm-takes-a-rank-that-never-wrote")
+def silent_rank(j: Journal) -> None:
+    """A lone `Killed process`, of a number that only main's own word on its child names: likely, no more."""
+    life = j.life()
+    life.up()
+    rank = life.scheduler + 7
+    j.kernel(f"Out of memory: Killed process {rank} (sglang::schedul) total-vm:90000kB, anon-rss:70000kB, file-rss:1kB, "
+             "shmem-rss:0kB, UID:990 pgtables:4kB oom_score_adj:0")  # fmt: skip
+    life.wait(0.4).subprocess_died(-9, "scheduler_1", rank).self_kill()
+    life.expect("kernel-oom", "likely", subclass="global-child", says=("names no cgroup",))
+
+
+@case("kernel-oom/storm-takes-a-rank-as-it-loads")
+def silent_rank_loading(j: Journal) -> None:
+    """The same before any rank wrote a line: main does not name the number either."""
+    life = j.life()
+    life.starting().wait(3).say("server_args=ServerArgs(model_path='/srv/models/birch-8b', tp_size=2)")
+    j.kernel("Out of memory: Killed process 5561 (sglang::schedul) total-vm:90000kB, anon-rss:70000kB, file-rss:1kB, "
+             "shmem-rss:0kB, UID:990 pgtables:4kB oom_score_adj:0")  # fmt: skip
+    life.wait(1).raised(
+        "entrypoints/engine.py:1201 in _wait_for_schedulers",
+        "RuntimeError: Rank 0 scheduler died during initialization (exit code: -9). If exit code is -9 (SIGKILL), a "
+        "common cause is the OS OOM killer. Run `dmesg -T | grep -i oom` to check.",
+    )
+    life.exit("exited", 1).failed("exit-code")
+    life.expect("kernel-oom", "likely", subclass="global-child", says=("names no cgroup",))
+
+
+@case("kernel-oom/near-miss-storm-takes-another-servers-rank")
+def others_rank(j: Journal) -> None:
+    """The kernel's victim is a rank of another server; ours, whose number main names, was killed by somebody."""
+    life = j.life()
+    life.up()
+    j.kernel("Out of memory: Killed process 5562 (sglang::schedul) total-vm:90000kB, anon-rss:70000kB, file-rss:1kB, "
+             "shmem-rss:0kB, UID:990 pgtables:4kB oom_score_adj:0")  # fmt: skip
+    life.wait(0.4).subprocess_died(-9).self_kill()
+    life.expect("external-signal", "likely", subclass="sigkill-child", ruled_out=("kernel-oom",))
+
+
 # --- steps around the start --------------------------------------------------------------------------------------
 
 
@@ -270,6 +309,14 @@ def exception_as_it_came(j: Journal) -> None:
     life.expect("clean-stop", "likely", says=("failed in the moment", "KeyError"))
 
 
+@case("clean-stop/near-miss-core-in-the-same-moment")
+def core_as_it_came(j: Journal) -> None:
+    """A scheduler dumps core 0.3 s before PID 1's `Stopping`."""
+    life = j.life()
+    life.up().core(life.scheduler, "sglang::schedul").wait(0.3).stopping().sigterm().wait(1).self_kill().stopped()
+    life.expect("clean-stop", "likely", says=("failed in the moment", "sglang::schedul crashed"))
+
+
 @case("clean-stop/near-miss-exception-in-the-drain")
 def exception_in_the_drain(j: Journal) -> None:
     """Asked for, and then the scheduler fails over its own shutdown."""
@@ -346,6 +393,14 @@ def children_linger(j: Journal) -> None:
     life.up().exit("killed", 9).wait(90).timed_out("final-sigterm")
     life.systemd_kills(life.scheduler, "sglang::schedul").failed("signal")
     life.expect("external-signal", "likely", subclass="sigkill-main", ruled_out=("stop-timeout",))
+
+
+@case("silent-exit/before-it-was-ready")
+def protocol(j: Journal) -> None:
+    """Type=notify: status 0 before READY=1 is a failure for systemd, and no clean stop."""
+    life = j.life()
+    life.starting().load().wait(1).failed("protocol").start_failed()
+    life.expect("silent-exit", "likely", subclass="before-ready", ruled_out=("clean-stop",))
 
 
 # --- systemd's own reasons -----------------------------------------------------------------------------------------
