@@ -70,8 +70,8 @@ def cuda_error() -> None:
     import torch  # type: ignore[import-not-found,unused-ignore]
 
     ready()
-    numbers = torch.arange(8, device="cuda")
-    numbers[torch.tensor([1 << 40], device="cuda")].sum().item()
+    torch.zeros(4, device="cuda")[torch.tensor([99], device="cuda")]
+    torch.cuda.synchronize()
 
 
 def cuda_oom() -> None:

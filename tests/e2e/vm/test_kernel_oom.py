@@ -3,6 +3,8 @@
 The server is a stand-in that takes memory; its unit, systemd, the kernel and inquestd are real.
 """
 
+import json
+
 import pytest
 
 from tests.e2e.inquest import decisive
@@ -46,3 +48,9 @@ def test_kill_9_is_told_from_an_oom_kill_where_the_kernels_log_is_read(server: V
     assert crash["cause"] == "external-signal"
     assert "Main process exited, code=killed, status=9/KILL" in "\n".join(decisive(crash))
     assert "kernel-oom" in {other["cause"] for other in crash["ruled_out"]}
+
+
+def test_a_drill_over_the_units_limit(server: VmServer) -> None:
+    """What a container has no controller for: tests/e2e/test_terminal.py has the other deaths."""
+    (played,) = json.loads(server.vm.run("inquest", "drill", "--cause", "kernel-oom", "--format", "json"))["deaths"]
+    assert (played["outcome"], played["verdict"], played["told"]) == ("right", "kernel-oom, confirmed", True)
