@@ -4,13 +4,16 @@ Told in the language of `tests/cases`, replayed through the real pipeline, and w
 through the store.
 """
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from forensics.alerts.sample import sample
+from forensics.alerts.words import words
 from forensics.events import Gap
 from forensics.model import Crash, Strength, Verdict
-from forensics.report import message
 from forensics.shapes import CrashShape
 from forensics.sources import export
 from forensics.store import Store
@@ -131,7 +134,8 @@ def test_a_mismatch_that_comes_back_after_the_fix_is_recognised(journal: Journal
     assert after["history"]["sentence"].startswith(
         "The same death as before your change of `speculative_num_steps` 3 → 2: the change did not cure it."
     )
-    assert after["history"]["sentence"] in message(after, host="alder", link="http://127.0.0.1:8642")
+    told = replace(sample("pager", datetime.now(UTC)), crash=after)
+    assert after["history"]["sentence"] in words(told, host="alder", link="http://127.0.0.1:8642").history
 
 
 # (d) death before the first log line
