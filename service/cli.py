@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from service import command as commands
 from service.exit_status import PREFLIGHT_REFUSED, SPEC_REFUSED
@@ -25,6 +25,7 @@ from service.plan import printed
 from service.preflight import preflight as run_checks
 from service.review import made_of
 from service.spec import ServerSpec
+from service.terminal import Format, print_json, print_table
 
 GPU_SECONDS = 10.0
 _STYLES = {"ok": "green", "warning": "yellow", "refused": "bold red", "unknown": "dim"}
@@ -35,20 +36,23 @@ Server = Annotated[str, typer.Argument(help="The server's name, or the path of i
 
 
 @app.command()
-def preflight(server: Server) -> None:
+def preflight(
+    server: Server,
+    output: Annotated[Format, typer.Option("--format", help="`json` prints the checks as a list.")] = Format.TEXT,
+) -> None:
     """Check whether a server could start now; says what speaks against it, and exits 69 if anything does."""
     spec = _spec(server)
     for note in (*notes(spec), *made_of(spec)):
         typer.echo(f"note: {note}", err=True)
     rows = run_checks(spec, by_hand=True)
-    width = max(len(row.check) for row in rows)
-    for row in rows:
-        line = Text.assemble(f"{row.check:{width}}  ", (f"{row.state:7}", _STYLES[row.state]), f"  {row.words}")
-        _console().print(line, soft_wrap=True)
+    if output is Format.JSON:
+        print_json([asdict(row) for row in rows])
+    else:
+        print_table(("check", "state", "finding"), [(r.check, r.state, r.words) for r in rows], style=_STYLES)
     if any(row.state == "refused" for row in rows):
         typer.echo(f"{spec.name}: would be refused", err=True)
         raise typer.Exit(PREFLIGHT_REFUSED)
-    typer.echo(f"{spec.name}: nothing speaks against a start")
+    typer.echo(f"{spec.name}: nothing speaks against a start", err=True)
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 from service.load import SERVERS_DIR, load, spec_path
 from service.pairs import notes
 from service.review import made_of, review
+from service.terminal import Format, print_json, print_table
 from units.generator import Generated, generated
 from units.keys import keys
 from units.verify import verify
@@ -91,12 +93,14 @@ def write_units(
 
 
 @app.command(name="keys")
-def list_keys() -> None:
+def list_keys(
+    output: Annotated[Format, typer.Option("--format", help="`json` prints the keys as a list.")] = Format.TEXT,
+) -> None:
     """List every key of a spec: what holds when it is not given, and the option or directive that it sets."""
-    rows = [("key", "default", "sets"), *((key.name, key.default, key.becomes) for key in keys())]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    if output is Format.JSON:
+        print_json([asdict(key) for key in keys()])
+    else:
+        print_table(("key", "default", "sets"), [(key.name, key.default, key.becomes) for key in keys()])
 
 
 def _path(server: str) -> Path:

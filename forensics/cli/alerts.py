@@ -13,11 +13,12 @@ import typer
 
 from forensics import settings
 from forensics.cli import client, complete
-from forensics.cli.terminal import Format, Formatted, print_json, print_table
+from forensics.cli.terminal import Formatted
 from forensics.errors import InputError, InquestError, SettingsError
 from forensics.report import cut, stamp
 from forensics.settings.alerts import JOURNAL
 from forensics.shapes import AlertsShape, ChannelShape, WaitingShape
+from service.terminal import Format, print_json, print_table
 
 app = typer.Typer(no_args_is_help=True, help="Whether alerts arrive: send a test, see what waits and why.")
 

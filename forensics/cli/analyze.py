@@ -7,10 +7,11 @@ from typing import Annotated, cast
 
 import typer
 
-from forensics.cli.terminal import Format, print_json, print_lines
+from forensics.cli.terminal import print_lines
 from forensics.inquest import report
 from forensics.report import one_line
 from forensics.shapes import CrashShape
+from service.terminal import Format, print_json
 
 
 def analyze(

@@ -20,13 +20,13 @@ from typing import Annotated, Any
 import typer
 
 from forensics.cli.systemctl import look, unit_name
-from forensics.cli.terminal import print_table
 from forensics.errors import InputError, InquestError
 from forensics.sources.bench import MESSAGE_ID
 from service.command import command
 from service.load import SpecError, load, spec_path
 from service.ready import Endpoint
 from service.spec import ServerSpec
+from service.terminal import Format, print_json, print_table
 
 FIGURES = (
     "completed",
@@ -71,6 +71,9 @@ def bench(
     input_tokens: Annotated[int, typer.Option(min=1, help="Tokens in a prompt.")] = 256,
     output_tokens: Annotated[int, typer.Option(min=1, help="Tokens to generate for each.")] = 256,
     within: Annotated[float, typer.Option(min=1, help="Seconds that all of it may take.")] = 600.0,
+    output: Annotated[
+        Format, typer.Option("--format", help="`json` prints the figures of each concurrency.")
+    ] = Format.TEXT,
 ) -> None:
     """Measure a running server with SGLang's own bench_serving; the figures stay with the run.
 
@@ -90,7 +93,10 @@ def bench(
     except SpecError as error:
         raise InputError("spec-refused", str(error)) from error
     measured = measure(spec, load_)
-    show(measured)
+    if output is Format.JSON:
+        print_json(measured)
+    else:
+        show(measured)
 
 
 def parse_concurrency(text: str) -> tuple[int, ...]:

@@ -8,9 +8,10 @@ import typer
 
 from forensics.cli import client, complete
 from forensics.cli.since import SINCE_HELP, since_text
-from forensics.cli.terminal import Format, Formatted, console, print_json, print_table
+from forensics.cli.terminal import Formatted
 from forensics.report import died, one_line
 from forensics.shapes import CrashShape
+from service.terminal import Format, console, print_json, print_table
 
 PAGE = 200
 WIDE = 130

@@ -6,11 +6,12 @@ from typing import Annotated
 import typer
 
 from forensics.cli import client
-from forensics.cli.terminal import Format, Formatted, console, print_json, print_table, rich_table
+from forensics.cli.terminal import Formatted
 from forensics.errors import InputError, InquestError
 from forensics.report import one_line
 from forensics.runs.compare import Pair, compared
 from forensics.runs.shapes import RunDetailShape
+from service.terminal import Format, console, print_json, print_table, rich_table
 
 _HELP = "A run's id or its beginning; or a server's name for its newest run, NAME~1 for the one before, and so on."
 

@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from forensics.cli import complete
-from forensics.cli.terminal import Format, Formatted, print_json, print_lines, print_table
+from forensics.cli.terminal import Formatted, print_lines
 from forensics.errors import InputError
 from forensics.explanations import EXPLANATIONS, Explanation
 from forensics.inquest import Line
+from service.terminal import Format, print_json, print_table
 
 _HEADS = {
     "signal": "How it is recognised",

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import typer
 
 from forensics.cli import client
-from forensics.cli.terminal import print_json, print_table
 from forensics.errors import InputError, InquestError
 from forensics.history import Change
 from forensics.report import one_line
@@ -20,6 +19,7 @@ from forensics.runs.compare import ended
 from forensics.runs.decoding import CONCURRENCY
 from forensics.runs.plot import svg
 from forensics.runs.shapes import RunEntryShape, ThroughputShape, TuningShape
+from service.terminal import print_json, print_table
 
 _PAGE = 200
 _SHOWN_CHANGES = 3

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import typer
 
 from forensics.cli import client
-from forensics.cli.terminal import Format, Formatted, print_json, print_table
+from forensics.cli.terminal import Formatted
 from forensics.report import one_line
 from forensics.shapes import LastRunShape, RunningShape, ServerShape
+from service.terminal import Format, print_json, print_table
 
 HEAD = ("server", "state", "runs", "crashes", "last crash")
 

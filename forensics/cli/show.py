@@ -6,11 +6,12 @@ import typer
 
 from forensics.cli import client, complete
 from forensics.cli.crashes import fetched
-from forensics.cli.terminal import Format, Formatted, print_json, print_lines
+from forensics.cli.terminal import Formatted, print_lines
 from forensics.errors import InquestError
 from forensics.inquest import report
 from forensics.report import died
 from forensics.shapes import CrashShape
+from service.terminal import Format, print_json
 
 _NEAR = 3
 _LOOKED_THROUGH = 500

@@ -1,19 +1,13 @@
-"""How answers are written: tables and colours on a terminal; plain, aligned, uncut when piped; JSON for programs."""
+"""What the terminal shows of crashes: reports, and what its colours mean."""
 
-import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterable
+from typing import Annotated
 
 import typer
 
 from forensics.inquest import Line
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
+from service.terminal import Format, console
 
 # Only these reach the terminal as colours; a reader without them loses nothing. They are readable on dark and light.
 STYLES = {
@@ -31,62 +25,7 @@ STYLES = {
 STATES = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
 
 
-class Format(StrEnum):
-    TEXT = "text"
-    JSON = "json"
-
-
 Formatted = Annotated[Format, typer.Option("--format", help="`json` prints what the API answers.")]
-
-
-def console(*, stderr: bool = False) -> "Console":
-    from rich.console import Console
-
-    return Console(highlight=False, stderr=stderr)
-
-
-def print_json(data: Any) -> None:
-    typer.echo(json.dumps(data, indent=2))
-
-
-def print_table(
-    head: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    style: Mapping[str, str] = MappingProxyType({}),
-    whole: Sequence[str] = (),
-) -> None:
-    """A table with its head. `style` gives cells of that very text a colour; `whole` are columns that a narrow
-    terminal does not break into lines."""
-    cells = [tuple(row) for row in rows]
-    if not sys.stdout.isatty():
-        typer.echo("\n".join(columns([tuple(head), *cells])))
-        return
-    from rich.text import Text
-
-    table = rich_table(head, whole)
-    for row in cells:
-        # Text, not markup: a cell can quote a log line.
-        table.add_row(*(Text(cell, style=style.get(cell, "")) for cell in row))
-    console().print(table)
-
-
-def rich_table(head: Sequence[str], whole: Sequence[str] = ()) -> "Table":
-    """An empty table as all are shown on a terminal."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE, header_style="bold", pad_edge=False)
-    for name in head:
-        table.add_column(name, no_wrap=name in whole)
-    return table
-
-
-def columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Lines with the cells one below the other, two spaces apart."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def print_lines(lines: Iterable[Line]) -> None:

@@ -13,9 +13,9 @@ import typer
 from forensics.cli import client, complete
 from forensics.cli.servers import HEAD, row
 from forensics.cli.stream import Happened, events
-from forensics.cli.terminal import Format, console, rich_table
 from forensics.errors import InquestError
 from forensics.report import judged, one_line, stamp
+from service.terminal import Format, console, rich_table
 
 if TYPE_CHECKING:
     from rich.table import Table

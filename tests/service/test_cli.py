@@ -1,5 +1,6 @@
 """``inquest preflight`` and ``inquest command``, and the steps' own command line."""
 
+import json
 import shlex
 import subprocess
 import sys
@@ -26,6 +27,16 @@ def test_preflight_tells_what_speaks_against_a_start(spec: Path) -> None:
     assert result.exit_code == PREFLIGHT_REFUSED
     assert "refused  /nowhere/python does not exist; install" in result.output
     assert "refused  /nowhere/model: No such file or directory" in result.output
+
+
+def test_preflight_as_json_is_the_checks_and_nothing_else(spec: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "forensics", "preflight", str(spec), "--format", "json"], capture_output=True, text=True
+    )
+    assert done.returncode == PREFLIGHT_REFUSED
+    rows = {row["check"]: row for row in json.loads(done.stdout)}
+    assert rows["interpreter"]["state"] == "refused"
+    assert rows["interpreter"]["advice"]
 
 
 def test_command_is_ready_for_a_shell(spec: Path) -> None:

@@ -1,5 +1,6 @@
 """The list of keys tells the truth: each key really sets what it is said to set."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -60,3 +61,9 @@ def test_list_is_printed() -> None:
     lines = result.output.splitlines()
     assert lines[0].split() == ["key", "default", "sets"]
     assert len(lines) == 1 + len(tuple(keys()))
+
+
+def test_the_keys_as_json() -> None:
+    listed = json.loads(CliRunner().invoke(app, ["keys", "--format", "json"]).output)
+    assert {"name": "port", "default": "30000", "becomes": "--port"} in listed
+    assert len(listed) == len(tuple(keys()))

@@ -9,7 +9,8 @@ import typer
 from forensics.cli.doctor import inquestd, machine, units
 from forensics.cli.doctor.facts import Facts, read
 from forensics.cli.doctor.row import Row
-from forensics.cli.terminal import STATES, Format, Formatted, console, print_json, print_table
+from forensics.cli.terminal import STATES, Formatted
+from service.terminal import Format, console, print_json, print_table
 
 CHECKS: tuple[Callable[[Facts], Iterable[Row] | Row | None], ...] = (
     machine.systemd,

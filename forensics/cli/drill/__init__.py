@@ -14,8 +14,9 @@ import typer
 from forensics.cli import client
 from forensics.cli.drill.play import Played, play, until
 from forensics.cli.drill.scenes import SCENES, Scene
-from forensics.cli.terminal import STATES, Format, Formatted, console, print_json, print_table
+from forensics.cli.terminal import STATES, Formatted
 from forensics.errors import InputError, InquestError
+from service.terminal import Format, console, print_json, print_table
 
 _STATES = {"right": "ok", "skipped": "skipped", "abstained": "warning", "wrong": "failed", "no verdict": "failed"}
 _TAKEN_SECONDS = 5.0
