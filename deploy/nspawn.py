@@ -12,18 +12,16 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from deploy import overlay, own_cgroups
 from deploy.progress import DeployError
 
 MACHINES = Path("/run/inquest-machines")
-_MEMORY = "2G"
 _BOOT_SECONDS = 60.0
 _STOP_SECONDS = 30.0
 _SIGRTMIN_POWEROFF = signal.SIGRTMIN + 4  # systemd as PID 1 takes this for `systemctl poweroff`
@@ -120,7 +118,7 @@ def boot(
         raise DeployError(f"the machine {name} is already running", todo=f"./deploy/machine down {name}")
     folder = MACHINES / name
     _clear(folder)
-    root = _overlay(folder, lower, disk)
+    root = overlay.mount(folder, lower, disk)
     _prepare(root, name)
     for path in own:
         shutil.rmtree(root / path.relative_to("/"), ignore_errors=True)
@@ -129,7 +127,7 @@ def boot(
     cgroups: list[Path] = []
     if Path("/proc/1/comm").read_text().strip() != "systemd":
         options.append("--keep-unit")
-        cgroups = _own_cgroups(name)
+        cgroups = own_cgroups.make(name)
     if private_network:
         options.append("--private-network")
     options += [f"--bind={path}" for path in Path("/dev").glob("nvidia*")]
@@ -175,41 +173,6 @@ def down(name: str) -> bool:
         _gone(folder, _STOP_SECONDS)
     _clear(folder)
     return existed
-
-
-@contextmanager
-def overlaid(lower: Path) -> Iterator[Path]:
-    """A folder that shows a tree and can be written to, without changing the tree."""
-    folder = Path(tempfile.mkdtemp(prefix="inquest-overlay-"))
-    try:
-        yield _overlay(folder, [lower])
-    finally:
-        _clear(folder)
-
-
-def _overlay(folder: Path, lower: Sequence[Path], disk: Path | None = None) -> Path:
-    root = folder / "root"
-    root.mkdir(parents=True)
-    # No overlay can be written to another, as disks in Docker are.
-    if disk is not None and not _is_overlay(disk):
-        layers = disk
-    else:
-        layers = folder / "layers"
-        layers.mkdir()
-        size = _MEMORY if disk is None else "75%"
-        _mount("-t", "tmpfs", "-o", f"size={size},mode=755", "inquest", str(layers))
-    (layers / "upper").mkdir()
-    (layers / "work").mkdir()
-    options = f"lowerdir={':'.join(map(str, lower))},upperdir={layers}/upper,workdir={layers}/work"
-    _mount("-t", "overlay", "-o", options, "inquest", str(root))
-    return root
-
-
-def _is_overlay(path: Path) -> bool:
-    found = subprocess.run(
-        ["findmnt", "--noheadings", "--output", "FSTYPE", "--target", path], capture_output=True, text=True, check=True
-    )
-    return found.stdout.strip() == "overlay"
 
 
 def _prepare(root: Path, name: str) -> None:
@@ -258,47 +221,11 @@ def _wait_until_up(name: str, folder: Path) -> Machine:
     )
 
 
-def _mount(*arguments: str) -> None:
-    done = subprocess.run(["mount", *arguments], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise DeployError(
-            f"mount {' '.join(arguments)}: {done.stderr.strip()}",
-            todo="a throw-away machine needs root with CAP_SYS_ADMIN (in Docker: --privileged)",
-        )
-
-
 def _clear(folder: Path) -> None:
-    for mounted in (folder / "root", folder / "layers"):
-        while mounted.is_mount():
-            subprocess.run(["umount", "--lazy", str(mounted)], check=True)
+    overlay.unmount(folder)
     if folder.exists():
         shutil.rmtree(folder)
-    _remove_cgroups(folder.name)
-
-
-def _own_cgroups(name: str) -> list[Path]:
-    """A cgroup for this machine in each hierarchy that systemd uses.
-
-    Where no systemd on the host gives each container a scope, nspawn takes the cgroup it was
-    started in: two machines started from one cgroup would find each other's units in theirs.
-    """
-    made = []
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        where, _, what = line.partition(" - ")
-        if what.startswith("cgroup2 ") or (what.startswith("cgroup ") and "name=systemd" in what):
-            cgroup = Path(where.split()[4]) / f"inquest-{name}"
-            cgroup.mkdir(exist_ok=True)
-            made.append(cgroup)
-    return made
-
-
-def _remove_cgroups(name: str) -> None:
-    for mount in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd"):
-        top = Path(mount) / f"inquest-{name}"
-        for cgroup in sorted((p for p in top.rglob("*") if p.is_dir()), reverse=True):
-            cgroup.rmdir()
-        if top.exists():
-            top.rmdir()
+    own_cgroups.remove(folder.name)
 
 
 def _nspawn_pid(folder: Path) -> int | None:

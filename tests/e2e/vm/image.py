@@ -13,7 +13,7 @@ from pathlib import Path
 
 from deploy import environment, stamp
 from deploy.host import ROOTFS
-from deploy.nspawn import overlaid
+from deploy.overlay import overlaid
 from deploy.progress import run
 from tests.e2e import cache, trees
 
