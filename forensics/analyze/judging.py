@@ -208,7 +208,7 @@ def shape_of(body: Body, run: Run, verdict: Verdict, file: SavedFile | None) -> 
         shape["id"] = run.invocation_id
     if run.died_at.timestamp() * 1e6 < _EARLIEST:
         shape["died_at"] = shape["started_at"] = None
-        for piece in shape["evidence"]:
+        for piece in (*shape["evidence"], *shape["rejected"]):
             piece["at"] = None
         for gap in shape["gaps"]:
             gap["from_at"] = gap["to_at"] = None
