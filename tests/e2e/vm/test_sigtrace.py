@@ -82,3 +82,27 @@ def test_a_killed_tracer_comes_back_and_the_run_no_longer_counts_as_watched(trac
     since = [int(record["INQUEST_SINCE_USEC"]) for record in records if "INQUEST_SINCE_USEC" in record]
     assert len(since) == 2
     assert since[0] < since[1], "the second tracer must not vouch for the time before it"
+
+
+def test_sigterm_from_outside_names_its_sender(traced: VmServer) -> None:
+    """It drains and leaves with status 0, which systemd calls a success and does not log."""
+    main = traced.start("allocate main", "")
+    script = f"kill -TERM {main}; sleep 2"
+    traced.vm.run("systemd-run", "--wait", "--unit=tidy-up", "/bin/sh", "-c", script)
+    crash = traced.crash()
+    assert (crash["cause"], crash["strength"], crash["subclass"]) == ("external-signal", "confirmed", "sigterm-main")
+    assert f"SIGTERM to the main process {main} (python3) by pid" in crash["summary"]
+    assert "tidy-up.service" in crash["summary"]
+
+
+def test_a_stop_that_timed_out_is_proven_by_systemds_own_signal(traced: VmServer) -> None:
+    patience = "[Service]\nTimeoutStopSec=4s\nEnvironment=STANDIN_DRAINS=1\n"
+    traced.vm.put({f"/etc/systemd/system/{traced.unit}.d/patience.conf": patience})
+    main = traced.start("allocate main", "")
+    traced.vm.run("systemctl", "stop", traced.unit)
+    crash = traced.crash()
+    assert (crash["cause"], crash["strength"]) == ("stop-timeout", "confirmed")
+    (kill,) = [piece for piece in crash["evidence"] if piece["kind"] == "signal-sent"]
+    assert kill["role"] == "teardown"
+    assert kill["message"].startswith(f"SIGKILL to python3 [{main}] of {traced.unit} by systemd [1]")
+    assert kill["why"] == "traced: sent by systemd (pid 1)"

@@ -15,6 +15,8 @@ STANDIN_AT_START is set:
     allocate child
     linger            lose the scheduler and the port, and live on, as main did in some releases of SGLang
 
+With STANDIN_DRAINS set a request never ends: at SIGTERM it drains until somebody ends it.
+
 A line of FILE begins with who prints it, `main|` or `scheduler|`; `{now}`, `{main}` and `{scheduler}`
 are filled in.  `main!` and `scheduler!` are followed by a signal for that process, or `exit`.
 """
@@ -118,9 +120,12 @@ class Server:
         signal.pause()
 
     def stop(self, *_: object) -> None:
+        left = ["cmpl-1"] if os.environ.get("STANDIN_DRAINS") else []
         say(f"[{now()}] SIGTERM received. signum=None frame=None. Draining requests and shutting down...")
-        say(f"[{now()}] Gracefully exiting... Remaining number of requests 0. Remaining requests remaining_rids=[].")
-        os._exit(0)
+        rest = f"Remaining number of requests {len(left)}. Remaining requests remaining_rids={left}."
+        say(f"[{now()}] Gracefully exiting... {rest}")
+        if not left:
+            os._exit(0)
 
     def watch_child(self) -> None:
         """What SGLang's main process does when a child has been killed."""
