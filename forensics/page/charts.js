@@ -16,14 +16,15 @@ export function charts(crash, timeline) {
   const death = Date.parse(crash.died_at) / 1000;
   const first = Math.min(...panels.flatMap((panel) => panel.series.flatMap((series) => series.points[0]?.[0] ?? [])));
   const fitting = Object.entries(SPANS).filter(([, seconds]) => seconds === Infinity || death - first > seconds * 0.5);
-  let span = fitting.find(([, seconds]) => seconds >= 300)?.[1] ?? Infinity;
+  const shows = (seconds) => panels.some((panel) => panel.series.some((series) => series.points.some(([at]) => at >= death - seconds)));
+  let span = fitting.find(([, seconds]) => seconds >= 300 && shows(seconds))?.[1] ?? Infinity;
   let plots = [];
 
   const spans = fitting.length < 2 ? null : h("fieldset", { class: "spans" }, h("legend", { class: "unseen" }, "How long before the end"),
     fitting.map(([words, seconds]) => h("label", {}, h("input", { type: "radio", name: "minutes", checked: seconds === span, onchange: () => { span = seconds; draw(); } }), h("span", {}, words))));
   const element = panels.length
     ? h("section", { class: "card" }, h("div", { class: "heading" }, h("h2", {}, "The last minutes"), spans), place)
-    : h("div", {});
+    : null;
 
   function draw() {
     destroy();

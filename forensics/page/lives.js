@@ -34,7 +34,7 @@ export function stateOf(server, lives) {
   const living = lives.find((life) => life.unit === server.unit && life.ended_at === null);
   if (server.running && living?.stopping_at) return { word: "stopping", text: `stopping since ${dayAndClock(living.stopping_at)}` };
   if (server.running && living && !living.became_ready) return { word: "starting", text: `starting for ${since(server.running.since)}` };
-  if (server.running?.not_answering_since) return { word: "silent", text: `not answering since ${dayAndClock(server.running.not_answering_since)}` };
+  if (server.running?.not_answering_since) return { word: "silent", text: `no answer for ${since(server.running.not_answering_since)}` };
   if (server.running) return { word: "up", text: `up for ${since(living?.ready_at ?? server.running.since)}` };
   if (!server.last_run) return { word: "down", text: "never ran" };
   const how = server.last_run.is_crash ? "crashed" : "stopped";

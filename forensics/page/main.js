@@ -58,11 +58,14 @@ follow(
 
 async function look() {
   try {
-    const now = await get("healthz");
+    const [now, alerts] = await Promise.all([get("healthz"), get("alerts")]);
     const blind = now.sources.filter((source) => source.state === "blind");
-    health.className = `health ${blind.length ? "partly" : ""}`;
-    health.title = blind.map((source) => `${source.name}: ${source.detail}`).join("\n");
-    show(health, `${count(now.open_runs, "run")} watched`, blind.length ? h("span", {}, ` · cannot see ${blind.map((source) => source.name).join(", ")}`) : " · every source is read");
+    const stuck = alerts.waiting.filter((alert) => alert.attempts > 0);
+    health.className = `health ${blind.length || stuck.length ? "partly" : ""}`;
+    health.title = [...blind.map((source) => `${source.name}: ${source.detail}`), ...stuck.map((alert) => `${alert.channel}: ${alert.why}`)].join("\n");
+    show(health, `${count(now.open_runs, "run")} watched`,
+      blind.length ? h("span", {}, ` · cannot see ${blind.map((source) => source.name).join(", ")}`) : " · every source is read",
+      stuck.length ? h("span", {}, ` · ${count(stuck.length, "alert waits", "alerts wait")} for ${[...new Set(stuck.map((alert) => line(alert.channel)))].join(", ")}`) : null);
   } catch {
     health.className = "health down";
     show(health, "the daemon does not answer");

@@ -9,6 +9,8 @@ import { FAMILIES, ago, count, dayAndClock, ordinal, utc } from "./words.js";
 const SPANS = { "6 h": 6, "24 h": 24, "7 days": 168, "30 days": 720 };
 const PAGE = 30;
 const KEEP = "inquest-span";
+/** News with a crash in it; the others are of living runs. */
+const OF_CRASHES = new Set(["crash", "amended", "start-limit", "run-ended"]);
 
 export function overview() {
   const picture = h("div", {});
@@ -131,8 +133,8 @@ export function overview() {
     happened(kind, data) {
       clearTimeout(timer);
       timer = setTimeout(drawLives, 300);
-      if (kind === "reset" || (alike.checked && kind !== "run-started")) return anew();
-      if (kind === "run-started" || alike.checked) return undefined;
+      if (kind === "reset" || (alike.checked && OF_CRASHES.has(kind))) return anew();
+      if (!OF_CRASHES.has(kind)) return undefined;
       const old = list.querySelector(`[data-id="${data.id}"]`);
       if (old && !fits(data)) old.remove();
       else if (old) old.replaceWith(item(data, true));

@@ -3,6 +3,7 @@
 import { get } from "./api.js";
 import { h, line, show } from "./dom.js";
 import { failed } from "./overview.js";
+import { picture } from "./tuning.js";
 import { count, dayAndClock, duration, utc } from "./words.js";
 
 const CONCURRENCY = ["1", "2-4", "5-16", "17+"];
@@ -24,12 +25,14 @@ export function server(name) {
       const most = Object.fromEntries(seen.map((group) => [group, Math.max(...table.rows.map((row) => row.best[group] ?? 0))]));
       show(tuning, h("div", { class: "heading" }, h("h2", { id: "tuning" }, "What served best"), others.length > 1 ? choice : null),
         table.also_varied.length ? h("p", { class: "quiet-text" }, `Between these runs ${table.also_varied.map(line).join(", ")} differed too: what that does is in the figures.`) : null,
-        h("div", { class: "wide" }, h("table", { class: "tuning" }, h("caption", {}, "Tokens/s by the number of running requests: the best, and under it the median"),
+        picture(table, seen),
+        h("p", { class: "quiet-text", id: "tuned" }, "Tokens/s by the number of running requests: the best, and under it the median."),
+        h("div", { class: "wide", tabindex: "0", role: "group", "aria-labelledby": "tuned" }, h("table", { class: "tuning", "aria-describedby": "tuned" },
           h("thead", {}, h("tr", {}, h("th", { scope: "col" }, line(table.by)), seen.map((group) => h("th", { scope: "col" }, `${group} running`)), ["accept length", "runs", "ends"].map((text) => h("th", { scope: "col" }, text)))),
           h("tbody", {}, table.rows.map((row) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, row.value === null ? "not set" : line(row.value))),
             seen.map((group) => speed(row, group, most[group])),
-            h("td", {}, row.accept_length === null ? "–" : row.accept_length.toFixed(2)), h("td", {}, `${row.runs.length}, ${row.ready} ready`),
-            h("td", {}, Object.entries(row.ends).map(([cause, times]) => `${times}× ${line(cause)}`).join(", "))))))));
+            h("td", {}, row.accept_length === null ? "–" : row.accept_length.toFixed(2)), h("td", {}, row.ready === row.runs.length ? String(row.ready) : `${row.runs.length}, ${row.ready} ready`),
+            h("td", { class: "ends" }, Object.entries(row.ends).map(([cause, times]) => `${times}× ${line(cause)}`).join(", "))))))));
     } catch (problem) {
       show(tuning, h("div", { class: "heading" }, h("h2", { id: "tuning" }, "What served best")), failed(problem));
     }
@@ -67,7 +70,7 @@ function speed(row, group, most) {
 
 function ended(run) {
   const ready = run.ready_after_seconds === null ? "never ready" : `ready after ${duration(run.ready_after_seconds)}`;
-  if (run.end === null) return h("p", {}, h("b", {}, "lives"), `, ${ready}`);
+  if (run.end === null) return h("p", {}, h("b", {}, "running"), `, ${ready}`);
   const lived = duration((Date.parse(run.end.ended_at) - Date.parse(run.started_at)) / 1000);
   const how = run.end.is_crash ? h("a", { href: `#/crashes/${run.id}` }, run.end.cause) : run.end.cause;
   return h("p", {}, how, ` after ${lived}, ${run.end.became_ready && run.ready_after_seconds === null ? "had been ready" : ready}`);

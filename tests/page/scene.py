@@ -94,7 +94,14 @@ def moved(crash: Crash, unit: str, died_at: datetime, lived: timedelta | None = 
         ready_usec = int((died_at - lived + timedelta(seconds=140)).timestamp() * 1e6)
         events = [one for one in events if not isinstance(one, UnitStarted)]
         events.append(
-            UnitStarted(record=replace(events[0].record, realtime_usec=ready_usec, monotonic_usec=0, ref="started"))
+            UnitStarted(
+                record=replace(
+                    events[0].record,
+                    realtime_usec=ready_usec,
+                    monotonic_usec=run.started_usec + 140_000_000,
+                    ref="started",
+                )
+            )
         )
     return Crash(
         run=run,

@@ -1,4 +1,5 @@
 import io
+import re
 import tarfile
 import urllib.request
 from datetime import UTC, datetime, timedelta
@@ -7,11 +8,16 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from axe_playwright_python.sync_playwright import Axe
 
 from forensics.api import Serving, create_app, serve
+from forensics.events import NotAnswering, UnitStarted
 from forensics.model import Strength, Supervision
 from forensics.store import Store
-from tests.forensics.factories import clean, crash, open_run, rejected
+from forensics.store.rows import now_usec
+from forensics.store.telling import Channel
+from tests.forensics.channels import everybody
+from tests.forensics.factories import clean, crash, open_run, record, rejected
 from tests.forensics.runs.test_store import campaign
 from tests.page import scene
 from tests.page.conftest import HEALTH, Open, sync_api
@@ -25,6 +31,11 @@ WIDE, NARROW, SMALL = 1280, 390, 320
 def overflow(page: "sync_api.Page") -> int:
     result: int = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     return result
+
+
+@pytest.fixture
+def channels() -> tuple[Channel, ...]:
+    return everybody("on-call")
 
 
 @pytest.fixture
@@ -349,3 +360,64 @@ def test_which_value_served_best(store: Store, open_page: Open, width: int) -> N
 def test_a_server_that_never_ran_is_said(store: Store, open_page: Open) -> None:
     page = open_page("#/servers/nobody", allow=("404",))
     expect(page.get_by_role("alert")).to_contain_text("nobody")
+
+
+def test_the_tuning_table_has_its_picture(store: Store, open_page: Open) -> None:
+    campaign(store)
+    page = open_page("#/servers/demo")
+    speed, accepted = page.locator(".server .plot").all()
+    expect(speed).to_have_role("img")
+    expect(speed).to_have_accessible_name(re.compile(r"Best throughput, tokens/s\. 1 running: .*220"))
+    expect(accepted).to_have_accessible_name(re.compile(r"^Accept length"))
+    assert speed.locator(".dot").count() >= 3
+    runs = page.locator(".runs li")
+    expect(runs.first).to_contain_text("speculative_num_steps 3 → 5")
+
+
+# --- what is not well ------------------------------------------------------------------------------------------
+
+
+def test_a_living_server_that_does_not_answer_is_said(store: Store, open_page: Open) -> None:
+    run = open_run(1)
+    run.events.append(UnitStarted(record=record("Started.", 20_000_000, pid=1)))
+    minutes_ago = int((datetime.now(UTC) - timedelta(minutes=4)).timestamp() * 1e6)
+    run.events.append(
+        NotAnswering(
+            record=record("runs but does not answer", 70_000_000, realtime_usec=minutes_ago),
+            since_usec=minutes_ago, probe="nothing", processes=(), lost=(), stacks="", on_hang="tell",
+        )
+    )  # fmt: skip
+    store.checkpoint("here", 1, [run])
+    page = open_page()
+    expect(page.locator(".state.silent")).to_have_text("no answer for 4 min")
+
+
+def test_alerts_that_do_not_arrive_are_said(store: Store, open_page: Open) -> None:
+    store.save(crash(1))
+    delivery = store.outbox.take("on-call", now_usec())
+    assert delivery is not None
+    store.outbox.failed(delivery, "the receiver answered 503", now_usec() + 60_000_000)
+    page = open_page()
+    expect(page.locator("#health")).to_contain_text("1 alert waits for on-call")
+    expect(page.locator("#health")).to_have_attribute("title", re.compile("on-call: .*the receiver answered 503"))
+
+
+# --- what an accessibility checker says ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_axe_finds_nothing(filled: Store, open_page: Open, width: int, scheme: str) -> None:
+    campaign(filled)
+    checker = Axe()
+    rules = {"rules": {"label-content-name-mismatch": {"enabled": True}}}
+    for path, there in (
+        ("", ".crash"),
+        (f"#/crashes/{newest(filled)}", ".plot canvas"),
+        ("#/servers/demo", ".plot svg"),
+    ):
+        page = open_page(path, width=width, scheme=scheme)
+        expect(page.locator(there).first).to_be_visible()
+        found = checker.run(page, options=rules)
+        assert found.violations_count == 0, found.generate_report()
+        page.close()
