@@ -87,6 +87,7 @@ def crash_shape(
             "exit_code": run["exit_code"],
             "exit_status": run["exit_status"],
             "signal": signal_name(run["exit_code"], run["exit_status"]),
+            "core_dumped": None if run["exit_code"] is None else run["exit_code"] == "dumped",
             "main_pid": run["main_pid"],
             "n_restarts": run["n_restarts"],
         },

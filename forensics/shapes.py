@@ -104,12 +104,14 @@ class HistoryShape(TypedDict):
 
 
 class RunShape(TypedDict):
-    """systemd's words on the end of the main process. `signal` is the name when a signal ended it."""
+    """systemd's words on the end of the main process. `signal` is the name when a signal ended it; `core_dumped` is
+    null where systemd did not say how it ended."""
 
     result: str | None
     exit_code: str | None
     exit_status: int | None
     signal: str | None
+    core_dumped: bool | None
     main_pid: int | None
     n_restarts: int | None
 

@@ -80,6 +80,7 @@ _CRASH: dict[str, Any] = {
         "exit_code": "killed",
         "exit_status": 9,
         "signal": "SIGKILL",
+        "core_dumped": False,
         "main_pid": 4321,
         "n_restarts": 0,
     },

@@ -105,6 +105,7 @@ def test_a_crash_has_everything_that_its_verdict_has(client: TestClient, store: 
         "exit_code": "killed",
         "exit_status": 9,
         "signal": "SIGKILL",
+        "core_dumped": False,
         "main_pid": 4321,
         "n_restarts": 0,
     }

@@ -1,11 +1,13 @@
-"""B1 to B3, B5, B9: stops that systemd finished by force, what they are not, and whose word a death rests on."""
+"""B1 to B5, B9: stops that systemd finished by force, what they are not, and whose word a death rests on."""
 
 from collections.abc import Callable
 
 import pytest
 
+from forensics.codec import dump_run, dump_verdict
 from forensics.events import ProcessExit, ServerSignal, StateTimedOut, SystemdKill
 from forensics.model import Crash, Evidence, Role, Verdict
+from forensics.public import crash_shape
 from forensics.store import Store
 from tests.cases.story import Journal, Life
 from tests.forensics.rules.telling import SERVE, told, verdict_on
@@ -169,6 +171,38 @@ def test_b3_each_state_and_each_versions_word_for_it(wording: str, state: str) -
 
     verdict = told(story, wording)
     assert (verdict.cause, verdict.strength, verdict.subclass) == ("stop-timeout", "confirmed", state)
+
+
+# --- B4: how it ended ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "signal", "core"),
+    [
+        ("exited", 1, None, False), ("exited", 137, None, False), ("exited", 203, None, False),
+        ("killed", 9, "SIGKILL", False), ("killed", 11, "SIGSEGV", False), ("killed", 40, "signal 40", False),
+        ("dumped", 6, "SIGABRT", True), ("dumped", 11, "SIGSEGV", True),
+        ("remains: exited", 0, None, False), ("remains: killed", 15, "SIGTERM", False), ("", None, None, None),
+    ],
+)  # fmt: skip
+def test_b4_every_record_has_code_status_signal_and_whether_a_core_was_dumped(
+    code: str, status: int | None, signal: str | None, *, core: bool | None
+) -> None:
+    """Also of ends that systemd does not log (status 0, SIGTERM), if ExecStopPost= was told; null if nobody was."""
+    journal = Journal(name=f"b4-{code}-{status}")
+    life = journal.life()
+    life.up().wait(1)
+    if code.startswith("remains"):
+        code = code.removeprefix("remains: ")
+        life.remains("success", code, "TERM" if status else "0").success()
+    elif status is not None:
+        life.exit(code, status).failed("exit-code")
+    else:
+        life.success()
+    judged = verdict_on(journal, life)
+    run = crash_shape(dump_run(judged.run), dump_verdict(judged.verdict))["run"]
+    assert (run["exit_code"], run["exit_status"]) == (code or None, status)
+    assert (run["signal"], run["core_dumped"]) == (signal, core)
 
 
 # --- B5: no record stops at `signal: killed` -------------------------------------------------------------------

@@ -105,12 +105,6 @@ def test_a19_a_process_may_call_itself_anything(comm: str) -> None:
     assert (verdict.cause, verdict.subclass) == ("kernel-oom", "memcg-main")
 
 
-def test_b4_and_b5_a_kill_is_told_with_what_was_excluded() -> None:
-    verdict = told(lambda j, life: life.up().killed())
-    assert "SIGKILL" in verdict.summary
-    assert {"kernel-oom", "userspace-oom-kill", "stop-timeout", "hang"} <= {one.cause for one in verdict.ruled_out}
-
-
 def test_b7_each_origin_of_a_kill_has_an_answer_of_its_own() -> None:
     """systemd would say status=9/KILL of each."""
 
