@@ -19,7 +19,7 @@ from forensics.analyze.units import Attribution
 from forensics.entry import Entry
 from forensics.errors import InputError
 from forensics.events import Xid
-from forensics.sources import RECORDED
+from forensics.sources import RECORDED, rejected
 from forensics.sources.export import read_export, read_json
 from forensics.sources.server import ServerLog
 
@@ -107,6 +107,7 @@ def fuzz_records(data: bytes) -> None:
         for sender in _SENDERS:
             fields = {"MESSAGE": line.text, "_BOOT_ID": "b0", **sender}
             entry = Entry(cursor="", boot_id="b0", monotonic_usec=number, realtime_usec=number, fields=fields)
+            rejected.parse(entry)
             for parse in RECORDED:
                 event = parse(entry)
                 if isinstance(event, Xid):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from forensics import xid_catalog
 from forensics.entry import Entry
 from forensics.events import GpuLost, Xid
-from forensics.sources import RECORDED, kernel, oomkillers, systemd
+from forensics.sources import RECORDED, kernel, oomkillers, rejected, systemd
 from forensics.sources.export import read_export, read_json
 from tests.forensics.sources.entries import entry
 from tests.forensics.sources.test_kernel import TABLE
@@ -54,6 +54,18 @@ def test_no_record_makes_a_parser_raise(
     for parse in RECORDED:
         event = parse(given_entry)
         assert event is None or event.record.monotonic_usec == given_entry.monotonic_usec
+
+
+@given(texts | bent, senders | st.just({"_SYSTEMD_UNIT": "sglang-demo.service", "_PID": "4321"}), st.sampled_from(IDS),
+       st.dictionaries(names, values))  # fmt: skip
+def test_a_record_is_believed_or_rejected_and_never_both(
+    message: str, sender: dict[str, str], message_id: str, more: dict[str, str]
+) -> None:
+    given_entry = entry(message, **{**sender, **more, "MESSAGE_ID": message_id})
+    found = rejected.parse(given_entry)
+    believed = [parse for parse in RECORDED if parse(given_entry) is not None]
+    assert found is None or not believed
+    assert found is None or (len(found.record.message) <= 400 and found.claims)
 
 
 @given(bent)
@@ -121,6 +133,8 @@ def test_long_lines_take_no_long_time(repeated: str) -> None:
             for parse in RECORDED:
                 parse(entry(message, _TRANSPORT="kernel", SYSLOG_IDENTIFIER="kernel"))
                 parse(entry(message, _TRANSPORT="journal", _PID="1"))
+            rejected.parse(entry(message, _TRANSPORT="stdout", _PID="77"))
+            rejected.parse(entry(message, _TRANSPORT="journal", _PID="77", MESSAGE_ID=systemd.UNIT_PROCESS_EXIT))
     # Two hundred lines of 100 kB: a pattern that takes quadratic time needs minutes.
     assert time.process_time() - began < 10
 
