@@ -51,7 +51,7 @@ def _follow(server: str | None, output: Format, say: Say, refresh: Callable[[], 
     for event in events():
         if event.kind == "lost":
             if not away:
-                say("inquestd", f"{_now()}  {event.data}; waiting for it")
+                say("inquestd", f"{_now()}  {one_line(event.data)}; waiting for it")
             away = True
             continue
         if away:
@@ -94,7 +94,7 @@ def _screen(server: str | None, output: Format) -> Iterator[tuple[Say, Callable[
 
         def plain(word: str, line: str) -> None:
             # What the daemon did is no event: a program that reads the lines gets only those.
-            typer.echo(one_line(line) if word == "inquestd" else line, err=word == "inquestd")
+            typer.echo(line, err=word == "inquestd")
 
         yield plain, lambda: None
         return
