@@ -7,7 +7,8 @@ Followed by: for a child `crashed with exit code -9`, EOFError, SGLang's SIGKILL
 Needs:       a sender: PID 1's record, or inquest-sigtrace.service. Without, it is what is left (likely at most) when
              PID 1's records, the server's log, and the kernel's log or its counter of OOM kills were all read.
 To do:       ask who was logged in or which job ran at that second (`journalctl --since` around it); a sender's unit,
-             where it is known, has its own log (`journalctl _SYSTEMD_UNIT=…`).
+             where it is known, has its own log (`journalctl _SYSTEMD_UNIT=…`). The kernel names the sender of the next
+             one where `systemctl enable --now inquest-sigtrace` was run.
 """
 
 from forensics.causality import SIGNALS, STREAM_SKEW_USEC, Ending

@@ -151,7 +151,7 @@ WITHOUT_DAEMON = {"health": None, "health_problem": "inquestd does not answer"}
             "alerts",
             "warning",
             "on-call: 2 wait",
-            "journalctl -u inquestd --grep on-call",
+            "inquest alerts test on-call",
         ),
         ({"settings": Settings()}, "alerts", "warning", "only the journal", "[alerts]"),
         ({"generator": False}, "generator", "failed", "do not become units", "inquest units write"),

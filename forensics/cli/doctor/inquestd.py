@@ -43,7 +43,7 @@ def alerts(facts: Facts) -> Iterator[Row]:
     for channel, states in sorted((facts.health or {}).get("alerts", {}).items()):
         waiting, delivered = states.get("waiting", 0), states.get("delivered", 0)
         if waiting:
-            remedy = f"See whether {channel} can be reached: `journalctl -u inquestd --grep {channel}`."
+            remedy = f"`inquest alerts status` says why, `sudo inquest alerts test {channel}` tries it."
             yield warning("alerts", f"{channel}: {waiting} wait to be delivered", remedy)
         else:
             yield ok("alerts", f"{channel}: {delivered} delivered, none waits")
