@@ -1,8 +1,13 @@
 """The edges of single conditions: what lies just beside one is another cause, or no evidence of this one."""
 
+from io import BytesIO
+
 import pytest
 
-from forensics.events import Xid
+from forensics.events import Gap, Xid
+from forensics.sources.export import read_json
+from forensics.tracker import Tracker
+from tests.cases.replay import judge
 from tests.cases.story import Journal, Life
 from tests.forensics.rules.telling import SERVE, told, verdict_on
 
@@ -12,9 +17,7 @@ def test_only_an_xid_of_our_own_process_is_evidence_of_our_cuda_error(*, ours: b
     def story(j: Journal, life: Life) -> None:
         life.up()
         pid = life.scheduler if ours else 31
-        j.kernel(
-            f"NVRM: Xid (PCI:0000:c1:00): 13, pid={pid}, name=python, Graphics Exception: ESR 0x50"
-        )
+        j.kernel(f"NVRM: Xid (PCI:0000:c1:00): 13, pid={pid}, name=python, Graphics Exception: ESR 0x50")
         life.wait(0.2).scheduler_raised(SERVE, "RuntimeError: CUDA error: an illegal memory access was encountered")
         life.self_kill()
 
@@ -95,3 +98,26 @@ def test_after_a_sigterm_only_a_status_that_it_leads_to_is_its(status: int, caus
         life.up().sigterm().wait(1).drain(0).wait(0.1).exit("exited", status).failed("exit-code")
 
     assert told(story).cause == cause
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "cause"),
+    [
+        (-3600, -1800, "external-signal"),
+        (-10, None, "unexplained-kill"),
+        (-3600, 5, "unexplained-kill"),
+        (1, None, "unexplained-kill"),
+        (600, None, "external-signal"),
+    ],
+)
+def test_a_gap_counts_only_where_it_may_hide_what_ended_the_run(since: int, until: int | None, cause: str) -> None:
+    """Seconds from the death. The kernel's record of it may come a little late, but not ten minutes."""
+    journal = Journal(name="gap")
+    life = journal.life()
+    life.up().killed()
+    tracker = Tracker((life.unit,))
+    for entry in read_json(BytesIO(journal.dump().encode())):
+        tracker.feed(entry)
+    began, over = (None if at is None else journal.usec + at * 1_000_000 for at in (since, until))
+    gap = Gap(source="kernel", reason="the ring buffer overran", from_usec=began, to_usec=over)
+    assert judge(tracker, life.invocation_id, [gap]).verdict.cause == cause
