@@ -312,7 +312,7 @@ class Tracker:
     def _server_line(self, unit: str, entry: Entry, hint: Event | None) -> set[str]:
         invocation_id = entry.get("_SYSTEMD_INVOCATION_ID")
         pid = entry.pid
-        run = self._owner_of(unit, pid, invocation_id) or self._writer_without_unit(entry)
+        run = self._owner_of(unit, entry) or self._writer_without_unit(entry)
         if run is None:
             if not invocation_id:
                 return set()
@@ -351,12 +351,14 @@ class Tracker:
                 return run
         return None
 
-    def _owner_of(self, unit: str, pid: int | None, invocation_id: str) -> _Open | None:
-        """An orphan that outlived its run logs under the invocation of the next one: its pid tells the truth."""
+    def _owner_of(self, unit: str, entry: Entry) -> _Open | None:
+        """An orphan that outlived its run logs under the invocation of the next one: its pid tells the truth, in one
+        boot."""
+        invocation_id = entry.get("_SYSTEMD_INVOCATION_ID")
         for run in self._runs.values():
             record = run.record
-            other = record.unit == unit and record.invocation_id != invocation_id
-            if other and record.ended_usec is not None and record.pids.get(pid or 0, "control") != "control":
+            other = record.unit == unit and record.invocation_id != invocation_id and record.boot_id == entry.boot_id
+            if other and record.ended_usec is not None and record.pids.get(entry.pid or 0, "control") != "control":
                 return run
         return self._runs.get(invocation_id)
 

@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,18 @@ def test_an_idle_server_s_health_checks_do_not_crowd_out_what_it_did() -> None:
     tracker.feed(line(5_000_000, f"[2026-04-15 10:00:02] {check.replace('new-token: 1', 'new-token: 9')}"))
     tracker.feed(line(5_000_001, f"[2026-04-15 10:00:02] {check}"))
     assert len([event for event in record.events if isinstance(event, Batch)]) == 4
+
+
+@pytest.mark.parametrize(("reboots", "lines_of_the_next"), [(False, 0), (True, 1)])
+def test_an_orphan_is_known_by_its_pid_until_the_machine_boots(*, reboots: bool, lines_of_the_next: int) -> None:
+    """It logs under the invocation of the unit's next life. After a reboot a pid is another process's."""
+    tracker = started()
+    tracker.feed(line(2_000_000, "hello", pid=500))
+    tracker.feed(systemd(3_000_000, "x", "d9b373ed55a64feb8242e02dbe79a49c", UNIT_RESULT="signal"))
+    tracker.feed(replace(line(4_000_000, "and now?", pid=500, _SYSTEMD_INVOCATION_ID="e2" * 16),
+                         boot_id="b3" * 16 if reboots else BOOT))  # fmt: skip
+    lines = {record.invocation_id: record.lines for record in tracker.records()}
+    assert lines == {LIFE: 2 - lines_of_the_next} | ({"e2" * 16: 1} if reboots else {})
 
 
 def test_a_unit_that_is_not_watched_is_nobody_s() -> None:
