@@ -5,8 +5,9 @@ Not this:    tracebacks that were handled or outlived; EOFError and broken pipes
              KeyboardInterrupt and SystemExit at a stop; `Traceback` in a user's prompt.
 Followed by: SIGQUIT to main, `kill_process_tree called`, status=9/KILL of main whatever the cause; or exit status 1.
 Needs:       the whole of the server's log: a line lost to the rate limit may be the one that began it.
-To do:       search SGLang's issues for the exception and its innermost frame. Where the log was cut, have journald keep
-             all of the unit's lines (LogRateLimitIntervalSec=1us).
+To do:       search SGLang's issues for the exception and its innermost frame. Where the pool of tokens or request slots
+             ran out, lower max_running_requests. Where the log was cut, have journald keep all of the unit's lines
+             (LogRateLimitIntervalSec=1us).
 """
 
 import re
