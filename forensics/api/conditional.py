@@ -15,8 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 STREAMS = frozenset({"/events"})
 MOST_BYTES = 4 * 2**20
 """So much of the last answers is kept."""
-_OF_THE_STORE = re.compile(r"/(crashes|runs|servers)(/.*)?")
-"""Paths whose answers change with the store alone."""
+_OF_THE_STORE = re.compile(r"/(crashes|runs|servers)([/?].*)?|/lives\?(.*&)?until=.*")
+"""Addresses whose answers change with the store alone; lives up to now change with the clock too."""
 
 Key = tuple[str, bytes, str]
 
@@ -94,7 +94,7 @@ class Conditional:
                 first, start = start, None
                 if first["status"] == 200 and not message.get("more_body", False):
                     whole = _whole(first, message)
-                    if _OF_THE_STORE.fullmatch(scope["path"]):
+                    if _OF_THE_STORE.fullmatch(f"{scope['path']}?{scope['query_string'].decode('latin-1')}"):
                         self._answered.keep(key, as_of, whole)
                     await give(whole)
                     return

@@ -91,3 +91,14 @@ def test_more_than_may_be_kept_is_answered_all_the_same(
     monkeypatch.setattr("forensics.api.conditional.MOST_BYTES", 100)
     store.save(crash(1))
     assert client.get("/crashes").content == client.get("/crashes").content != b""
+
+
+def test_lives_up_to_now_are_looked_up_each_time(
+    client: TestClient, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    read = store.lives.between
+    monkeypatch.setattr(store.lives, "between", lambda since, until: made.append(until) or read(since, until))
+    for query in ("", "", "?until=2026-03-02T00:00:00Z", "?until=2026-03-02T00:00:00Z"):
+        assert client.get(f"/lives{query}").status_code == 200
+    assert len(made) == 3
