@@ -5,10 +5,10 @@ Not this:    an error that the server outlived; out of memory; a hardware Xid; t
 Followed by: the same error from every later call and the NCCL watchdog; Xid 13, 31 or 43; SIGABRT; self-SIGKILL.
 Needs:       the server's log with the traceback; the kernel's log, else a fault of the hardware (Xid) behind it stays
              open.
-To do:       run once with CUDA_LAUNCH_BLOCKING=1 in [env]: the line that reports it is often not the kernel that
-             failed. Where build and GPU do not fit, install builds of torch and sgl-kernel for this GPU and driver, or
-             a newer driver. While capturing: start once with disable_cuda_graph. On ROCm the variable is
-             AMD_SERIALIZE_KERNEL=3, on Ascend ASCEND_LAUNCH_BLOCKING=1.
+To do:       run once with CUDA_LAUNCH_BLOCKING=1 in [env] (AMD_SERIALIZE_KERNEL=3, ASCEND_LAUNCH_BLOCKING=1 on such
+             devices): the line that reports it is often not the kernel that failed. Where build and GPU do not fit,
+             install builds of torch and sgl-kernel for this GPU and driver, or a newer driver. While capturing: start
+             once with disable_cuda_graph.
 """
 
 import re

@@ -7,7 +7,9 @@ Followed by: SIGABRT to every process of the unit with core dumps, or SIGQUIT to
 Needs:       PID 1's records, or the server's log with the watchdog's line; the stacks of that moment stand in the log.
              The heartbeat's record, which has the stacks too. The kernel's log, to tell a GPU that failed from a
              scheduler that stood.
-To do:       look for the line on which the scheduler stood in the stacks (py-spy, faulthandler) of its log.
+To do:       look for the line on which the scheduler stood in the stacks (py-spy, faulthandler) of its log. Without
+             them: install py-spy where SGLang runs, or `py-spy dump` each scheduler the next time, before it is
+             restarted.
 """
 
 from dataclasses import replace

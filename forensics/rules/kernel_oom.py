@@ -8,9 +8,9 @@ Needs:       the kernel's log (journalctl -k of this boot). Without it PID 1's c
              that something of ours was killed, not what; and only the counter oom_kill of /proc/vmstat rules it out.
 To do:       at a limit, raise memory_max in the spec, or the limit of the cgroup above it that others share, or have
              the server use less host memory. Where the whole host was short, give it more memory or limit the other
-             services; where one NUMA node was, let the server use the others too (NUMAPolicy=). Where the GPU's memory
-             is the host's, lower mem_fraction_static. A compiler that was killed: MAX_JOBS=2 in [env]. Kernel log
-             unreadable: make it readable for the daemon.
+             services; where the GPU's memory is the host's, lower mem_fraction_static; where one NUMA node was full,
+             let the server use the others too (NUMAPolicy=, numactl). A compiler that was killed: MAX_JOBS=2 in [env].
+             Kernel log unreadable: make it readable for the daemon.
 """
 
 import re

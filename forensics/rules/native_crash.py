@@ -5,7 +5,8 @@ Not this:    systemd's SIGABRT to all (watchdog, abort at a stop); an abort that
 Followed by: for a child `crashed with exit code -11`, EOFError, SIGQUIT to main, SGLang's SIGKILL of itself.
 Needs:       PID 1's record of the exit, systemd-coredump or the kernel's segfault line, and faulthandler's stack in the
              log for a child.
-To do:       read the core's stacks with `coredumpctl info`; where none was kept, set limit_core in the spec.
+To do:       read the core's stacks with `coredumpctl info`; where none was kept, set limit_core in the spec. After
+             SIGBUS look at /dev/shm first (`df -h /dev/shm`).
 """
 
 from forensics.causality import NATIVE_SIGNALS, Ending

@@ -6,8 +6,8 @@ Followed by: whatever the kill's cascade is; nothing here tells kernel, operator
 Needs:       what is missing, which the verdict names: mostly the kernel's log, the server's log, or the trace of
              signals.
 To do:       make the kernel log readable for the daemon (`journalctl -k` must show this boot), have journald keep all
-             of the unit's lines (LogRateLimitIntervalSec=1us), run inquest-sigtrace.service: `inquest doctor` says what
-             is open here.
+             of the unit's lines (LogRateLimitIntervalSec=1us), have the kernel name the next sender (`systemctl enable
+             --now inquest-sigtrace`): `inquest doctor` says what is open here.
 """
 
 from forensics.causality import SIGNALS, Ending
