@@ -71,7 +71,9 @@ def _overtaken(past: Past) -> Iterator[Message]:
     over = [one for one in past.messages if one.fresh and one.kind in (RECOVERED, HANG, ANSWERING)]
     yield from (replace(message, state=SUPERSEDED) for message in over)
     taken_in = {number for message in over for number in message.details.get(TAKEN_IN, ())}
-    yield from (replace(message, state=WAITING) for message in past.messages if message.id in taken_in)
+    for message in past.messages:
+        if message.id in taken_in or (message.kind == FOLDED and message.fresh):
+            yield replace(message, state=WAITING, back_usec=0, down=True)
 
 
 def _death(happening: Happening, past: Past, manner: Manner) -> tuple[Message, ...]:

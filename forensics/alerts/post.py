@@ -12,7 +12,7 @@ from forensics.errors import InquestError
 ANSWER_CHARS = 200
 
 REFUSALS = frozenset({400, 413, 415, 422, 500, 501})
-"""Answers that speak of the message, or fail on it; not of a receiver that is down or busy, nor of our right to send."""
+"""Answers that speak of the message, or fail on it; not of a receiver that is down or busy, nor of a right to send."""
 
 
 class Poster:
