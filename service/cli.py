@@ -16,7 +16,7 @@ from service.exit_status import PREFLIGHT_REFUSED, SPEC_REFUSED
 from service.forecast import Forecast, forecast
 from service.gpus import NoGpus, ask
 from service.installed import NoInterpreter, NoSglang, Version, find
-from service.load import SpecError, load, spec_path
+from service.load import SpecError, load, names, spec_path
 from service.logged import memory_lines
 from service.observed import Observed, observed
 from service.pair import pair
@@ -32,7 +32,10 @@ _STYLES = {"ok": "green", "warning": "yellow", "refused": "bold red", "unknown":
 
 app = typer.Typer(no_args_is_help=True)
 
-Server = Annotated[str, typer.Argument(help="The server's name, or the path of its TOML file.", show_default=False)]
+Server = Annotated[
+    str,
+    typer.Argument(help="The server's name, or the path of its TOML file.", show_default=False, autocompletion=names),
+]
 
 
 @app.command()

@@ -16,7 +16,18 @@ from pydantic_core import ErrorDetails
 from service.pairs import findings
 from service.spec import ServerSpec, valid_name
 
-__all__ = ["SERVERS_DIR", "Problem", "SpecError", "digest_of", "load", "parse", "read", "spec_path", "wants_boot"]
+__all__ = [
+    "SERVERS_DIR",
+    "Problem",
+    "SpecError",
+    "digest_of",
+    "load",
+    "names",
+    "parse",
+    "read",
+    "spec_path",
+    "wants_boot",
+]
 
 SERVERS_DIR = Path("/etc/inquest/servers")
 _TOO_LARGE_BYTES = 1 << 20
@@ -50,6 +61,11 @@ def digest_of(raw: bytes) -> str:
 def spec_path(server: str, directory: Path = SERVERS_DIR) -> Path:
     """Where the spec of the server named `server` lies."""
     return directory / f"{server}.toml"
+
+
+def names(beginning: str = "") -> list[tuple[str, str]]:
+    """The servers that have a spec, each with its file, as a shell offers them behind TAB."""
+    return [(path.stem, str(path)) for path in sorted(SERVERS_DIR.glob("*.toml")) if path.stem.startswith(beginning)]
 
 
 def load(path: Path) -> ServerSpec:

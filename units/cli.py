@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from service.load import SERVERS_DIR, load, spec_path
+from service.load import SERVERS_DIR, load, names, spec_path
 from service.pairs import notes
 from service.review import made_of, review
 from service.terminal import Format, print_json, print_table
@@ -23,7 +23,7 @@ SPEC_HELP = "A server's name, or the path of a TOML file."
 
 
 @app.command()
-def show(server: Annotated[str, typer.Argument(help=SPEC_HELP, show_default=False)]) -> None:
+def show(server: Annotated[str, typer.Argument(help=SPEC_HELP, show_default=False, autocompletion=names)]) -> None:
     """Print the unit that is generated from a spec; exits 1 when the spec has mistakes (then it is a refusal)."""
     unit = generated(_path(server))
     typer.echo(unit.text, nl=False)
@@ -33,7 +33,9 @@ def show(server: Annotated[str, typer.Argument(help=SPEC_HELP, show_default=Fals
 
 @app.command()
 def check(
-    servers: Annotated[list[str] | None, typer.Argument(help=SPEC_HELP + " All, if none is given.")] = None,
+    servers: Annotated[
+        list[str] | None, typer.Argument(help=SPEC_HELP + " All, if none is given.", autocompletion=names)
+    ] = None,
 ) -> None:
     """Say what is wrong with specs, in plain words, and let systemd verify the units made from them."""
     paths = [_path(server) for server in servers] if servers else sorted(SERVERS_DIR.glob("*.toml"))
@@ -72,7 +74,9 @@ def check(
 
 @app.command(name="write")
 def write_units(
-    servers: Annotated[list[str] | None, typer.Argument(help=SPEC_HELP + " All, if none is given.")] = None,
+    servers: Annotated[
+        list[str] | None, typer.Argument(help=SPEC_HELP + " All, if none is given.", autocompletion=names)
+    ] = None,
     directory: Annotated[
         Path, typer.Option("--dir", help="The folder to write to; from there systemd takes units as they are.")
     ] = Path("/etc/systemd/system"),

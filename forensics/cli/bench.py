@@ -23,7 +23,7 @@ from forensics.cli.systemctl import look, unit_name
 from forensics.errors import InputError, InquestError
 from forensics.sources.bench import MESSAGE_ID
 from service.command import command
-from service.load import SpecError, load, spec_path
+from service.load import SpecError, load, names, spec_path
 from service.ready import Endpoint
 from service.spec import ServerSpec
 from service.terminal import Format, print_json, print_table
@@ -61,7 +61,9 @@ class BenchFailed(InquestError):
 
 
 def bench(
-    server: Annotated[str, typer.Argument(metavar="NAME", help="The server's name; it must be running.")],
+    server: Annotated[
+        str, typer.Argument(metavar="NAME", help="The server's name; it must be running.", autocompletion=names)
+    ],
     arguments: Annotated[
         list[str] | None,
         typer.Argument(metavar="[-- ARGS...]", help="More options of bench_serving, such as --dataset-name."),

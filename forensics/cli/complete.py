@@ -16,9 +16,9 @@ _IDS = 50
 
 def servers(incomplete: str) -> list[tuple[str, str]]:
     """Those that have a spec, and those that ran."""
-    from service.load import SERVERS_DIR
+    from service.load import names
 
-    found = {path.stem: str(path) for path in sorted(SERVERS_DIR.glob("*.toml"))}
+    found = dict(names())
     for server in _asked("/servers", "servers"):
         found.setdefault(server["server"], server["unit"])
     return _beginning(found, incomplete)

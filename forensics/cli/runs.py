@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from forensics.cli import client
+from forensics.cli import client, complete
 from forensics.errors import InputError, InquestError
 from forensics.history import Change
 from forensics.report import one_line
@@ -34,7 +34,10 @@ class TableFormat(StrEnum):
 
 
 def runs(
-    server: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only of this server, or unit.")] = None,
+    server: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="Only of this server, or unit.", autocompletion=complete.servers),
+    ] = None,
     by: Annotated[
         str | None,
         typer.Option(help="The tuning table by this argument of SGLang, for example speculative_num_steps."),

@@ -21,7 +21,7 @@ from forensics.runs.compare import ended, tuning
 from forensics.runs.overrides import Override, parse, parse_sweep
 from forensics.runs.shapes import RunDetailShape
 from service.fields import seconds
-from service.load import spec_path
+from service.load import names, spec_path
 
 _VERDICT_SECONDS = 60.0
 _LONGEST_STOP = "10min"
@@ -29,7 +29,7 @@ _DEFAULT_HOLD = "1min"
 
 
 def try_(
-    server: Annotated[str, typer.Argument(metavar="NAME", help="The server's name.")],
+    server: Annotated[str, typer.Argument(metavar="NAME", help="The server's name.", autocompletion=names)],
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A key of the spec on trial; repeatable.")
     ] = None,
