@@ -3,11 +3,12 @@
 SGLang's `GB` are GiB. On unified-memory machines NVML has no figures and SGLang's `avail mem` is the host's memory.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from forensics.causality import Ending
 from forensics.events import CgroupMemory, DriverNoMemory, Event, GpuMemory, HostMemory, Milestone, OomVictim, Remains
 from forensics.model import MemoryFigure, MemoryStory
+from forensics.timeline import Timeline
 
 _GIB = 2**30
 _TREND_USEC = 60_000_000
@@ -27,37 +28,64 @@ def story(ending: Ending, cause: str, subclass: str) -> MemoryStory | None:
     refused = cause == "configuration-error" and any(word in subclass for word in _MEMORY_REFUSALS)
     if cause not in _MEMORY_CAUSES and not refused:
         return None
-    figures = (*_accounting(ending), *_graphics(ending), *_host(ending))
+    figures = (*accounting(ending.timeline), *_graphics(ending), *_host(ending))
     if not figures:
         return None
     return MemoryStory(sentence=_sentence(ending, cause), figures=figures)
 
 
-def _accounting(ending: Ending) -> Iterator[MemoryFigure]:
-    """SGLang's lines of one rank, since each GPU has the like. The second pair of a kind is the draft model's."""
-    loads = [milestone for milestone in ending.timeline.all(Milestone) if milestone.name == "load-weight-begin"]
+def accounting(timeline: Timeline) -> Iterator[MemoryFigure]:
+    """SGLang's lines of one rank: each GPU has the like. A second loading of weights is the draft's, and so is the
+    second memory pool."""
+    milestones = list(timeline.all(Milestone))
+    loads = [milestone for milestone in milestones if milestone.name in ("load-weight-begin", "load-weight-end")]
     rank = loads[0].tag if loads else ""
-    milestones = [milestone for milestone in ending.timeline.all(Milestone) if milestone.tag == rank]
-    seen: dict[str, int] = {}
+    loaded, pools, graphs_gib = 0, 0, 0.0
+    kv_gib, kv_tokens = 0.0, ""
     for milestone in milestones:
+        if milestone.tag != rank:
+            continue
         values = dict(milestone.values)
-        seen[milestone.name] = seen.get(milestone.name, 0) + 1
-        whose = "target" if seen[milestone.name] == 1 else "draft"
         if milestone.name == "load-weight-end":
-            yield _gib(f"{whose} weights", values.get("mem_usage"), "SGLang: Load weight end")
+            loaded += 1
+            if "mem_usage" in values:
+                yield _gib(f"{_whose(loaded)} weights", float(values["mem_usage"]), "SGLang: Load weight end")
         elif milestone.name == "kv-cache":
-            parts = [values.get(name) for name in ("k_size", "v_size", "kv_size")]
-            total = sum(float(part) for part in parts if part)
-            yield _gib(f"{whose} KV cache ({values.get('tokens')} tokens)", str(total), "SGLang: KV Cache is allocated")
+            kv_gib += sum(float(values[name]) for name in ("k_size", "v_size", "kv_size") if name in values)
+            kv_tokens = values.get("tokens", "?")
         elif milestone.name == "mamba-cache":
-            total = sum(float(values.get(name, 0)) for name in ("conv_state", "ssm_state"))
-            yield _gib("mamba cache", str(total), "SGLang: Mamba Cache is allocated")
+            states_gib = sum(float(values.get(name, 0)) for name in ("conv_state", "ssm_state"))
+            yield _gib("mamba cache", states_gib, "SGLang: Mamba Cache is allocated")
+        elif milestone.name == "memory-pool-end" and kv_tokens:
+            pools += 1
+            yield _kv_cache(pools, kv_gib, kv_tokens)
+            kv_gib, kv_tokens = 0.0, ""
         elif milestone.name == "graph-capture-end":
-            what = " ".join(filter(None, (values.get("what", "").strip(), "graphs")))
-            yield _gib(what, values.get("mem_usage"), "SGLang: Capture … graph end")
-    last = [milestone for milestone in milestones if "avail_mem" in dict(milestone.values)]
-    if last:
-        yield _gib("left after that", dict(last[-1].values)["avail_mem"], f"SGLang: {last[-1].name}")
+            graphs_gib += float(values.get("mem_usage", 0))
+    if kv_tokens:
+        yield _kv_cache(pools + 1, kv_gib, kv_tokens)
+    if any(milestone.name == "graph-capture-end" for milestone in milestones):
+        yield _gib("graphs", graphs_gib, "SGLang: Capture … graph end")
+    yield from _left(milestones, rank)
+
+
+def _whose(number: int) -> str:
+    return "target" if number == 1 else "draft"
+
+
+def _kv_cache(pool: int, gib: float, tokens: str) -> MemoryFigure:
+    return _gib(f"{_whose(pool)} KV cache ({tokens} tokens)", gib, "SGLang: KV Cache is allocated")
+
+
+def _left(milestones: Sequence[Milestone], rank: str) -> Iterator[MemoryFigure]:
+    """What was left at the end of the start, or as far as it came."""
+    for milestone in milestones:
+        if milestone.name == "capacity" and (left := dict(milestone.values).get("available_mem")) is not None:
+            yield _gib("left after the start", float(left), "SGLang: max_total_num_tokens=…")
+            return
+    told = [one for one in milestones if one.tag == rank and "avail_mem" in dict(one.values)]
+    for last in told[-1:]:
+        yield _gib("left after that", float(dict(last.values)["avail_mem"]), f"SGLang: {last.name}")
 
 
 def _graphics(ending: Ending) -> Iterator[MemoryFigure]:
@@ -163,5 +191,5 @@ def _in_last_minute(ending: Ending, event: Event) -> bool:
     return ending.run.ended_usec - _TREND_USEC <= event.usec <= ending.run.ended_usec
 
 
-def _gib(what: str, text: str | None, source: str) -> MemoryFigure:
-    return MemoryFigure(what=what, size_bytes=int(float(text or 0) * _GIB), source=source)
+def _gib(what: str, gib: float, source: str) -> MemoryFigure:
+    return MemoryFigure(what=what, size_bytes=int(gib * _GIB), source=source)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from forensics.causality import Ending
 from forensics.events import Batch, BenchResult, CgroupMemory, DecodeStats, GpuMemory, HostMemory, Milestone, Remains
 from forensics.history import configuration
+from forensics.memory import accounting
 from forensics.model import Run
 from forensics.phase import ready_after_seconds
 from forensics.public import when
@@ -15,9 +16,6 @@ from forensics.runs.shapes import BenchShape, DecodingShape, FactsShape
 from forensics.runs.speculation import remark, tokens
 from forensics.shapes import MemoryFigureShape
 from forensics.timeline import Timeline
-
-_GIB = 2**30
-"""SGLang's `GB`."""
 
 
 def facts(run: Run, timeline: Timeline, decoded: Decoding | None = None) -> FactsShape:
@@ -30,7 +28,10 @@ def facts(run: Run, timeline: Timeline, decoded: Decoding | None = None) -> Fact
         "ready_after_seconds": None if ready is None else round(ready, 1),
         "max_total_num_tokens": _whole(capacity.get("max_total_num_tokens")),
         "max_running_requests": _whole(capacity.get("max_running_requests")),
-        "memory": list(_accounting(timeline)),
+        "memory": [
+            {"what": figure.what, "size_bytes": figure.size_bytes, "source": figure.source}
+            for figure in accounting(timeline)
+        ],
         "peaks": list(_peaks(run, timeline)),
         "decoding": _decoding_shape(decoded, tokens(decoded, arguments)) if decoded.lines else None,
         "benches": [_bench(event) for event in timeline.all(BenchResult)],
@@ -73,49 +74,6 @@ def _decoding_shape(decoded: Decoding, count: int) -> DecodingShape:
 def _capacity(timeline: Timeline) -> dict[str, str]:
     said = [dict(milestone.values) for milestone in timeline.all(Milestone) if milestone.name == "capacity"]
     return said[0] if said else {}
-
-
-def _accounting(timeline: Timeline) -> Iterator[MemoryFigureShape]:
-    """SGLang's lines of one rank: each GPU has the like. A second loading of weights is the draft's, and so is the
-    second memory pool."""
-    milestones = list(timeline.all(Milestone))
-    first = next((milestone.tag for milestone in milestones if milestone.name == "load-weight-end"), "")
-    loaded, pools, graphs = 0, 0, 0.0
-    kv_gib, kv_tokens = 0.0, ""
-    for milestone in milestones:
-        if milestone.tag != first:
-            continue
-        values = dict(milestone.values)
-        if milestone.name == "load-weight-end":
-            loaded += 1
-            yield _figure(f"{_whose(loaded)} weights", float(values["mem_usage"]), "Load weight end")
-        elif milestone.name == "kv-cache":
-            kv_gib += sum(float(values[name]) for name in ("k_size", "v_size", "kv_size") if name in values)
-            kv_tokens = values["tokens"]
-        elif milestone.name == "mamba-cache":
-            size = sum(float(values.get(name, 0)) for name in ("conv_state", "ssm_state"))
-            yield _figure("mamba cache", size, "Mamba Cache is allocated")
-        elif milestone.name == "memory-pool-end" and kv_tokens:
-            pools += 1
-            yield _figure(f"{_whose(pools)} KV cache ({kv_tokens} tokens)", kv_gib, "KV Cache is allocated")
-            kv_gib, kv_tokens = 0.0, ""
-        elif milestone.name == "graph-capture-end":
-            graphs += float(values["mem_usage"])
-    if kv_tokens:
-        yield _figure(f"{_whose(pools + 1)} KV cache ({kv_tokens} tokens)", kv_gib, "KV Cache is allocated")
-    if any(milestone.name == "graph-capture-end" for milestone in milestones):
-        yield _figure("graphs", graphs, "Capture … graph end")
-    left = _capacity(timeline).get("available_mem")
-    if left is not None:
-        yield _figure("left after the start", float(left), "max_total_num_tokens=…")
-
-
-def _whose(number: int) -> str:
-    return "target" if number == 1 else "draft"
-
-
-def _figure(what: str, gib: float, line: str) -> MemoryFigureShape:
-    return {"what": what, "size_bytes": int(gib * _GIB), "source": f"SGLang: {line}"}
 
 
 def _peaks(run: Run, timeline: Timeline) -> Iterator[MemoryFigureShape]:

@@ -57,7 +57,7 @@ def test_a_run_that_died_in_its_start_has_no_speed_and_was_never_ready() -> None
     crash = Machine().life(start()[:4], asked=False)
     known = facts(crash.run, crash.timeline)
     assert (known["ready_after_seconds"], known["decoding"], known["max_running_requests"]) == (None, None, None)
-    assert [one["what"] for one in known["memory"]] == ["target weights"]
+    assert [one["what"] for one in known["memory"]] == ["target weights", "left after that"]
 
 
 def test_a_run_that_logged_nothing_is_remembered_all_the_same() -> None:
