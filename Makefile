@@ -11,7 +11,7 @@ fmt: ## format and sort imports
 	$(VENV)/ruff check --fix .
 
 unit: ## unit tests only
-	$(VENV)/pytest -m "not (e2e or page or sglang or vm or pristine)"
+	$(VENV)/pytest -m "not (e2e or page or peer or sglang or vm or pristine)"
 
 test: ## everything, end to end (root; half an hour on 2 cores)
 	./deploy/test

@@ -14,7 +14,7 @@ from deploy.environment import ROOT
 from deploy.progress import DeployError, say, step
 
 VENV = ROOT / ".venv"
-SLOW = "e2e or page or sglang or vm or pristine"
+SLOW = "e2e or page or peer or sglang or vm or pristine"
 _NONE_COLLECTED = 5  # pytest's exit status
 
 # What runs under other interpreters, with other packages, is not among them.

@@ -127,6 +127,7 @@ def with_earlier(message: Delivery, *before: Delivery) -> Delivery:
 
 
 @needs_root
+@pytest.mark.peer
 def test_a_death_fires_until_the_server_is_ready_again(
     alertmanager: Alertmanager, people: Receiver, store: Store, courier: Employ, eventually: Eventually
 ) -> None:
@@ -165,6 +166,7 @@ def test_a_death_fires_until_the_server_is_ready_again(
 
 
 @needs_root
+@pytest.mark.peer
 def test_a_corrected_cause_takes_the_place_of_the_first(
     alertmanager: Alertmanager, store: Store, courier: Employ, eventually: Eventually
 ) -> None:

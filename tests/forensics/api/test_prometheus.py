@@ -64,11 +64,13 @@ def amtool(*arguments: str | Path) -> tuple[str, str]:
     return ran("prometheus-alertmanager", "amtool", *arguments)
 
 
+@pytest.mark.peer
 def test_promtool_has_nothing_to_say_of_the_metrics(client: TestClient, store: Store) -> None:
     fill(store)
     assert promtool("check", "metrics", given=client.get("/metrics").content) == ("", "")
 
 
+@pytest.mark.peer
 def test_the_alert_rules_fire_when_they_should(tmp_path: Path) -> None:
     cases = (Path(__file__).parent / "rules_test.yml").read_text().replace("RULES", str(RULES))
     (tmp_path / "test.yml").write_text(cases)
@@ -90,12 +92,14 @@ def test_the_alert_rules_fire_when_they_should(tmp_path: Path) -> None:
     ],
     ids=str,
 )
+@pytest.mark.peer
 def test_the_example_for_alertmanager_leads_alerts_where_they_belong(labels: dict[str, str], receiver: str) -> None:
     pairs = [f"{name}={value}" for name, value in (labels | {"server": "demo", "severity": "critical"}).items()]
     found, _ = amtool("config", "routes", "test", f"--config.file={ROUTES}", *pairs)
     assert found.strip() == receiver
 
 
+@pytest.mark.peer
 def test_the_example_for_alertmanager_is_valid() -> None:
     found, _ = amtool("check-config", ROUTES)
     assert "SUCCESS" in found
@@ -180,6 +184,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
     store.close()
 
 
+@pytest.mark.peer
 def test_prometheus_has_an_answer_to_everything_that_the_dashboard_asks(prometheus: Prometheus) -> None:
     queries = [
         (panel["title"], one["expr"], one.get("legendFormat", "")) for panel in PANELS for one in panel["targets"]
@@ -197,6 +202,7 @@ def test_prometheus_has_an_answer_to_everything_that_the_dashboard_asks(promethe
         assert prometheus.labels(_filled_in(metric))[0][label], variable["name"]
 
 
+@pytest.mark.peer
 def test_prometheus_takes_the_rules_and_raises_the_alarm(prometheus: Prometheus) -> None:
     def raised() -> set[str]:
         return {alert["labels"]["alertname"] for alert in prometheus.get("alerts")["alerts"]}
