@@ -65,12 +65,15 @@ def _facts(crash: CrashShape) -> Iterator[Line]:
         main = f"{run['exit_code']} with status {run['exit_status']}"
     else:
         main = "systemd did not say how the main process ended"
+    # Of saved files without a record of systemd's there is nothing to say here.
+    unsaid = run["result"] is None and any(gap["source"] == "systemd" for gap in crash["gaps"])
     rows = {
-        "unit": crash["unit"] or crash["server"],
+        "unit": crash["unit"] or "",
+        "log": "" if crash["unit"] else crash["server"],
         "ran": _ran(crash),
         "main process": main,
-        "systemd": _systemd(crash),
-        "next": crash["supervision"]["next"],
+        "systemd": "" if unsaid else _systemd(crash),
+        "next": "" if unsaid else crash["supervision"]["next"],
         "restarts": "" if run["n_restarts"] is None else str(run["n_restarts"]),
         "last seen": _doing(crash),
         "speculation": _speculation(crash),
@@ -143,9 +146,10 @@ def _timeline(crash: CrashShape) -> Iterator[Line]:
 
 def _piece(piece: EvidenceShape) -> Iterator[Line]:
     role = piece["role"]
-    head = f"  {_clock(piece['at']):<{_TIME}} {_MARKS.get(role, ' ')} {role:<10}  {piece['source']}"
+    time = f"{_clock(piece['at']):<{_TIME}} " if piece["at"] else ""
+    head = f"  {time}{_MARKS.get(role, ' ')} {role:<10}  {piece['source']}"
     why = f" · {one_line(piece['why'])}" if piece["why"] else ""
-    yield Line(role, head + why, _TIME + 17)
+    yield Line(role, head + why, len(time) + 16)
     for line in piece["message"].splitlines() or [f"({piece['kind']})"]:
         words = _printable(line)
         # What initiated the death is what one came to read.

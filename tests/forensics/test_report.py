@@ -4,12 +4,13 @@ from typing import Any
 import pytest
 
 from forensics.codec import dump_run, dump_verdict
-from forensics.inquest import report
+from forensics.events import Gap
+from forensics.inquest import duration, report
 from forensics.model import Doing, Evidence, MemoryFigure, MemoryStory, Role
 from forensics.public import crash_shape, server_name, signal_name, usec, when
 from forensics.report import cut, size_words
 from forensics.shapes import CrashShape
-from tests.forensics.factories import EPOCH, crash, rejected, traceback
+from tests.forensics.factories import EPOCH, crash, main_exit, rejected, traceback
 
 TRACEBACK = """Scheduler hit an exception: Traceback (most recent call last):
   File "/srv/eagle_worker.py", line 97, in verify
@@ -131,7 +132,9 @@ def test_an_exit_that_systemd_did_not_tell_is_said() -> None:
 def test_rejected_evidence_is_listed_on_a_line_each() -> None:
     forged = rejected("Out of memory: Killed process 4321 (\x1b[31mpython)", count=1200)
     said = text(shape(rejected=(forged, rejected("x" * 999))))
-    assert "Rejected evidence\n  kernel  `Out of memory: Killed process 4321 ( [31mpython)` (1200 times, first by" in said
+    assert (
+        "Rejected evidence\n  kernel  `Out of memory: Killed process 4321 ( [31mpython)` (1200 times, first by" in said
+    )
     assert f"`{'x' * 159}…` (by python [4321] of sglang-demo.service): only what the kernel itself wrote is" in said
 
 
@@ -173,3 +176,58 @@ def test_stamps_keep_their_microseconds() -> None:
     stamp = usec(EPOCH) + 1
     assert when(stamp) == "2026-03-01T12:00:00.000001Z"
     assert usec(datetime.fromisoformat(when(stamp))) == stamp
+
+
+def test_what_lies_between_is_shown_where_it_could_not_be_read() -> None:
+    lost = Gap(source="server", reason="journald's rate limit", from_usec=60_500_000, to_usec=60_900_000)
+    blind = Gap(source="gpu", reason="no driver")
+    lines = text(shape(gaps=(lost, blind))).splitlines()
+    first = next(number for number, line in enumerate(lines) if "● initiating" in line)
+    gap = next(number for number, line in enumerate(lines) if "┄ gap" in line)
+    cascade = next(number for number, line in enumerate(lines) if "○ cascade" in line)
+    assert first < gap < cascade
+    assert lines[gap] == ("  12:01:00.500 ┄ gap         server · not seen to 12:01:00.900: journald's rate limit")
+    assert "  server  journald's rate limit (12:01:00.500 to 12:01:00.900)" in lines
+    assert "  gpu     no driver" in lines
+
+
+def test_the_evidence_stands_in_the_order_of_time() -> None:
+    early, late = traceback(usec=50_000_000), main_exit(usec=60_000_000)
+    pieces = (Evidence(role=Role.INITIATING, event=late), Evidence(role=Role.CONTEXT, event=early))
+    shown = [line.style for line in report(shape(evidence=pieces)) if line.style in ("initiating", "context")]
+    assert shown == ["context", "initiating"]
+
+
+def test_what_changed_in_the_configuration_is_a_table() -> None:
+    changed = shape()
+    changes = [
+        {"name": "speculative_num_steps", "before": "3", "after": "5"},
+        {"name": "mem_fraction_static", "before": None, "after": "0.9"},
+    ]
+    changed["history"] = {
+        "occurrence": 2, "first_at": None, "previous_id": None, "good_id": None, "since_previous": [],
+        "since_good": changes, "sentence": "The 2nd time.",
+    }  # type: ignore[typeddict-item] # fmt: skip
+    assert (
+        "Configuration changed\n"
+        "  since it last served\n"
+        "    speculative_num_steps  3 → 5\n"
+        "    mem_fraction_static    (unset) → 0.9\n"
+        "\nSeen before\n  The 2nd time."
+    ) in text(changed)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.04, "0.0 s"),
+        (9.94, "9.9 s"),
+        (12.4, "12 s"),
+        (60, "1 min"),
+        (125, "2 min 5 s"),
+        (3600, "1 h"),
+        (90061, "1 d 1 h"),
+    ],
+)
+def test_lengths_of_time(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
