@@ -87,6 +87,35 @@ _CRASH: dict[str, Any] = {
 }
 _IN_SHORT = {name: _CRASH[name] for name in ("id", "died_at", "is_crash", "cause", "family", "strength", "summary")}
 
+_RUN: dict[str, Any] = {
+    **{name: _CRASH[name] for name in ("id", "unit", "server", "invocation_id", "boot_id", "started_at")},
+    "end": {
+        "ended_at": _CRASH["died_at"],
+        **{name: _CRASH[name] for name in ("is_crash", "cause", "strength", "became_ready", "summary")},
+    },
+    "before_id": "41c7d09be2f3",
+    "changes": [{"name": "speculative_num_steps", "before": "3", "after": "5"}],
+    "ready_after_seconds": 101.3,
+    "max_total_num_tokens": 318204,
+    "max_running_requests": 48,
+    "memory": [{"what": "target weights", "size_bytes": 16320875724, "source": "SGLang: Load weight end"}],
+    "peaks": [{"what": "host memory of the unit", "size_bytes": 25769803776, "source": "memory cgroup"}],
+    "decoding": {
+        "lines": 8120,
+        "tokens": 873400,
+        "throughput": [{"running_requests": "17+", "lines": 8120, "median": 1650.2, "best": 1911.0}],
+        "accept_length": 2.71,
+        "accept_length_least": 2.2,
+        "accept_length_most": 3.1,
+        "accept_rate": 0.57,
+        "peak_running_requests": 36,
+        "peak_queued_requests": 12,
+        "peak_token_usage": 0.91,
+    },
+    "benches": [],
+    "remark": None,
+}
+
 EXAMPLES: dict[str, Any] = {
     "crash": _CRASH,
     "crashes": {"crashes": [_CRASH], "next": "MTc3MjM2NjQ2MTAwMDQxMi40Mg"},
@@ -155,6 +184,26 @@ EXAMPLES: dict[str, Any] = {
                 **{name: _CRASH[name] for name in ("cause", "family", "strength", "summary")},
             }
         ],
+    },
+    "runs": {"runs": [_RUN], "next": None},
+    "run": {**_RUN, "configuration": {"model_path": "'/models/chat-8b'", "speculative_num_steps": "5"}},
+    "tuning": {
+        "server": "demo",
+        "by": "speculative_num_steps",
+        "rows": [
+            {
+                "value": "5",
+                "runs": ["5f2c9be0a1d4"],
+                "best": {"17+": 1911.0},
+                "median": {"17+": 1650.2},
+                "accept_length": 2.71,
+                "max_running_requests": 48,
+                "ready": 1,
+                "crashes": 1,
+                "ends": {"kernel-oom": 1},
+            }
+        ],
+        "also_varied": ["mem_fraction_static"],
     },
     "health": {
         "status": "degraded",

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from forensics.api.answers import PROBLEMS, as_json, as_page, found, responses
+from forensics.api.answers import as_json, as_page, found, responses
 from forensics.api.parameters import LivesParameters, RunsParameters, TuningParameters
 from forensics.api.shapes import LivesShape, RunsShape
 from forensics.public import usec, when
@@ -23,18 +23,18 @@ def routes(store: Store) -> APIRouter:
     """The routes over a store."""
     router = APIRouter()
 
-    @router.get("/runs", response_model=RunsShape, responses=PROBLEMS)
+    @router.get("/runs", response_model=RunsShape, responses=responses("runs"))
     async def runs(request: Request, parameters: Annotated[RunsParameters, Query()]) -> Response:
         """Runs: living ones, then ended ones, newest first by the time of their end."""
         page = store.runs.page(parameters.query())
         return as_page(request, "runs", page.runs, page.next)
 
-    @router.get("/runs/{invocation_id}", response_model=RunDetailShape, responses=PROBLEMS)
+    @router.get("/runs/{invocation_id}", response_model=RunDetailShape, responses=responses("run"))
     async def run(invocation_id: RunId) -> Response:
         """One run with its whole configuration."""
         return as_json(found(store.runs.one(invocation_id), f"run {invocation_id!r}"))
 
-    @router.get("/servers/{name}/tuning", response_model=TuningShape, responses=PROBLEMS)
+    @router.get("/servers/{name}/tuning", response_model=TuningShape, responses=responses("tuning"))
     async def tuning(name: ServerName, parameters: Annotated[TuningParameters, Query()]) -> Response:
         """The server's runs by the values of one argument."""
         return as_json(found(store.runs.tuning(name, parameters.by), f"run of a server {name!r}"))

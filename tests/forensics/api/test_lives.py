@@ -9,9 +9,10 @@ from pydantic import TypeAdapter
 
 from forensics.api import SourceHealth, create_app
 from forensics.api.examples import EXAMPLES
-from forensics.api.shapes import CrashesShape, GroupsShape, HealthShape, LivesShape, ReadyShape, ServersShape
+from forensics.api.shapes import CrashesShape, GroupsShape, HealthShape, LivesShape, ReadyShape, RunsShape, ServersShape
 from forensics.events import StopRequested, UnitStarted
-from forensics.shapes import CrashShape, TimelineShape
+from forensics.runs.shapes import RunDetailShape, TuningShape
+from forensics.shapes import AlertsShape, CrashShape, TimelineShape
 from forensics.store import Store
 from forensics.timeline import Timeline
 from tests.forensics.factories import clean, crash, invocation, open_run, record
@@ -157,12 +158,19 @@ def test_not_ready_without_the_sources_that_tell_of_a_death(half_blind: TestClie
 SHAPES: dict[str, Any] = {
     "crash": CrashShape, "crashes": CrashesShape, "groups": GroupsShape, "timeline": TimelineShape,
     "servers": ServersShape, "lives": LivesShape, "health": HealthShape, "ready": ReadyShape,
+    "runs": RunsShape, "run": RunDetailShape, "tuning": TuningShape, "alerts": AlertsShape,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_are_true_to_their_shapes(name: str) -> None:
     TypeAdapter(SHAPES[name]).validate_python(EXAMPLES[name], strict=True)
+
+
+def test_every_answer_in_json_has_an_example(client: TestClient) -> None:
+    for path, operations in client.get("/openapi.json").json()["paths"].items():
+        for media_type, content in operations["get"]["responses"]["200"]["content"].items():
+            assert media_type != "application/json" or content["example"], path
 
 
 def test_a_restart_loop_does_not_hide_the_other_servers(
