@@ -76,7 +76,9 @@ def _tell(unit: str) -> None:
        -d '{{"model": "{model}", "prompt": "the quick brown fox", "max_tokens": 16}}'
   {prefix}systemctl kill --kill-whom=main --signal=KILL {unit}
   curl -s http://127.0.0.1:8642/crashes
-  {prefix}inquest crashes
+  {prefix}inquest show
+  {prefix}inquest doctor        what Inquest cannot see on this machine, and the remedy
+  {prefix}inquest drill         units that die on purpose, and whether the verdicts are right
 
 Take it away again: ./deploy/down""")
 
