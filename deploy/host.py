@@ -19,6 +19,7 @@ STATE = (Path("/var/lib/inquestd"), Path("/var/lib/sglang"))
 CACHES = (Path("/opt/inquest"), Path("/var/lib/inquest"))
 DAEMON = "inquestd.service"
 MANUAL = Path("/usr/local/share/man")
+SHARE = Path("/usr/local/share/inquest")
 _DROPIN = "usr/local/lib/systemd/journald.conf.d/inquest.conf"
 _POLL_SECONDS = 1.0
 
@@ -109,6 +110,7 @@ def remove(*, purge: bool) -> None:
         for file in _installed_files():
             if purge or not file.is_relative_to("/etc"):
                 file.unlink(missing_ok=True)
+        shutil.rmtree(SHARE, ignore_errors=True)
         for page in MANUAL.glob("man?/inquest*"):
             page.unlink()
         run(["journalctl", "--update-catalog"])
