@@ -51,7 +51,11 @@ def _ready_usec(db: sqlite3.Connection, unit: str) -> int:
 
 def _past(db: sqlite3.Connection, sink: str, unit: str) -> Past:
     served = "SELECT coalesce(max(died_at_usec), 0) FROM runs WHERE unit = ? AND became_ready"
-    told = "SELECT * FROM outbox WHERE sink = ? AND unit = ? AND state != 'abandoned' ORDER BY id DESC LIMIT ?"
+    # A server that flaps leaves many returns behind that were never told.
+    told = (
+        "SELECT * FROM outbox WHERE sink = ? AND unit = ? AND state != 'abandoned'"
+        " AND NOT (state = 'superseded' AND about IS NOT NULL AND kind = 'recovered') ORDER BY id DESC LIMIT ?"
+    )
     return Past(
         messages=tuple(_message(row) for row in db.execute(told, (sink, unit, LOOKED_BACK))),
         served_until_usec=db.execute(served, (unit,)).fetchone()[0],

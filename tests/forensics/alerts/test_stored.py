@@ -12,7 +12,7 @@ from forensics.events import Batch, Milestone, StartLimitHit, UnitStarted
 from forensics.model import Crash, RunRecord
 from forensics.store import Store
 from forensics.store.database import MIGRATIONS
-from forensics.store.telling import Channel
+from forensics.store.telling import LOOKED_BACK, Channel
 from forensics.timeline import Timeline
 from tests.forensics.alerts.desk import MANNER
 from tests.forensics.factories import crash, open_run, record
@@ -92,6 +92,18 @@ def test_T_F6_a_restart_loop_into_the_start_limit_is_two_messages(store: Store) 
     assert waiting(store, "journal") == [("crash", 1)] * 100 + [("start-limit", 100)]
     store.save(given_up(crash(100, usec=120_000_000)))
     assert waiting(store) == [("start-limit", 100)], "it is told once"
+
+
+def test_a_server_that_flaps_for_long_is_still_one_story(store: Store) -> None:
+    deaths = LOOKED_BACK + 40
+    for number in range(1, deaths + 1):
+        at_usec = 60_000_000 + number * 10_000_000
+        store.save(crash(number, usec=at_usec))
+        store.checkpoint(str(number), number, [ready(number + 1, at_usec + 5_000_000)])
+        if number == 1:
+            assert arrives(store) == "crash"
+    assert [kind for kind, _ in waiting(store)] == ["recovered"]
+    assert waiting(store)[0][1] == deaths - 1
 
 
 def test_a_restart_loop_is_news_and_counted_when_it_is_given_up(store: Store) -> None:
