@@ -193,11 +193,11 @@ def test_back_off_grows_to_a_limit_with_jitter() -> None:
 def test_killed_in_the_midst_of_delivery_everything_arrives_and_in_order(tmp_path: Path) -> None:
     """A process saves deaths of two servers and sends them; it is killed with SIGKILL again and again, at moments that
     nobody chose. Each death arrives at least once, first in the order of its server, and never under two ids."""
-    path, deaths = tmp_path / "inquest.sqlite", 60
+    path, deaths = tmp_path / "inquest.sqlite", 40
     chance = random.Random(7)
     with receiving(Receiver(answers=[500, 204, 204, 503] * 40)) as receiver:
         command = [sys.executable, "-m", "tests.forensics.alerts.sending", str(path), receiver.url, str(deaths)]
-        for _ in range(12):
+        for _ in range(8):
             process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
             assert process.stdout is not None
             for _ in range(chance.randint(1, 12)):

@@ -12,7 +12,7 @@ from forensics.events import Batch, Milestone, StartLimitHit, UnitStarted
 from forensics.model import Crash, RunRecord
 from forensics.store import Store
 from forensics.store.database import MIGRATIONS
-from forensics.store.telling import LOOKED_BACK, Channel
+from forensics.store.telling import Channel
 from forensics.timeline import Timeline
 from tests.forensics.alerts.desk import MANNER
 from tests.forensics.factories import crash, open_run, record
@@ -94,8 +94,9 @@ def test_T_F6_a_restart_loop_into_the_start_limit_is_two_messages(store: Store) 
     assert waiting(store) == [("start-limit", 100)], "it is told once"
 
 
-def test_a_server_that_flaps_for_long_is_still_one_story(store: Store) -> None:
-    deaths = LOOKED_BACK + 40
+def test_a_server_that_flaps_for_long_is_still_one_story(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forensics.store.outbox.LOOKED_BACK", 20)
+    deaths = 50
     for number in range(1, deaths + 1):
         at_usec = 60_000_000 + number * 10_000_000
         store.save(crash(number, usec=at_usec))
