@@ -23,7 +23,7 @@ from forensics.settings import Api, Settings
 from forensics.sources.gpu import GpuProbe
 from forensics.sources.journal import JournalReader
 from tests.cases.story import Journal, Life
-from tests.forensics.sources.journals import Fields, write_journal
+from tests.forensics.sources.journals import write_lines
 from tests.forensics.test_sampler import StandInBus, live
 
 BLOCKS = (sys.executable, "-I", "-c", "import signal\nwhile True: signal.pause()")
@@ -62,11 +62,7 @@ class Watched:
 
     def write(self) -> None:
         """What was told since the last time, as one more journal file."""
-        entries: list[tuple[int, Fields]] = [
-            (int(str(line["__MONOTONIC_TIMESTAMP"])), {n: str(v) for n, v in line.items() if not n.startswith("__")})
-            for line in self.journal.lines[self._written :]
-        ]
-        write_journal(self._folder / f"system@{self._written}.journal", entries, self.journal.boot_id)
+        write_lines(self._folder, self.journal.lines[self._written :])
         self._written = len(self.journal.lines)
 
     def notify(self, text: str) -> None:

@@ -13,23 +13,10 @@ from forensics.tracker import Tracker
 from tests.cases.replay import judge, replay
 from tests.cases.stories.doubts import lines_without_unit
 from tests.cases.story import Journal, Life
-from tests.forensics.sources.journals import Fields, write_journal
+from tests.forensics.sources.journals import write_lines
 from tests.forensics.test_tracker import outcome
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/srv/worker.py", line 7, in verify\nKeyError: {}'
-
-
-def written(journal: Journal, path: Path) -> Path:
-    """The story as journald would have kept it."""
-    entries: list[tuple[int, Fields]] = [
-        (
-            int(str(line["__MONOTONIC_TIMESTAMP"])),
-            {name: str(text) for name, text in line.items() if not name.startswith("__")},
-        )
-        for line in journal.lines
-    ]
-    write_journal(path / "system.journal", entries, journal.boot_id)
-    return path
 
 
 def read(tracker: Tracker, path: Path, cursor: str | None = None, limit: int = 20_000) -> tuple[list[str], str]:
@@ -60,7 +47,8 @@ def test_d1_a_traceback_without_unit_is_found_live_as_in_a_saved_journal(tmp_pat
     lines_without_unit(journal)
     unit, invocation_id = journal.expected[0].unit, journal.expected[0].invocation_id
     tracker = Tracker((unit,))
-    read(tracker, written(journal, tmp_path))
+    write_lines(tmp_path, journal.lines)
+    read(tracker, tmp_path)
     live = outcome(judge(tracker, invocation_id).verdict)
     assert live == outcome(replay(read_json(BytesIO(journal.dump().encode())), {unit})[0].verdict)
     assert live[:2] == ("cuda-error", "confirmed")
@@ -76,7 +64,8 @@ def test_d1_only_a_process_of_the_run_has_last_words(tmp_path: Path) -> None:
     without_unit(life, life.scheduler, TRACEBACK.format("'mine'"))
     life.wait(0.2).exit("exited", 1).failed("exit-code")
     tracker = Tracker((life.unit,))
-    read(tracker, written(journal, tmp_path))
+    write_lines(tmp_path, journal.lines)
+    read(tracker, tmp_path)
     one = judge(tracker, life.invocation_id)
     assert [event.text for event in one.timeline.events if isinstance(event, Traceback)] == ["'mine'"]
 
@@ -89,7 +78,8 @@ def test_d1_what_has_its_unit_is_not_read_a_second_time(tmp_path: Path) -> None:
     life.sched("the last line with a unit")
     without_unit(life, life.scheduler, "last\nwords")
     life.killed()
-    said, _ = read(Tracker((life.unit,)), written(journal, tmp_path))
+    write_lines(tmp_path, journal.lines)
+    said, _ = read(Tracker((life.unit,)), tmp_path)
     assert said[-3:] == ["last", "words", f"{life.unit}: Failed with result 'signal'."]
     assert sum("the last line with a unit" in line for line in said) == 1
     assert "before its last attributed line" not in said
@@ -105,7 +95,7 @@ def test_d1_a_daemon_that_is_killed_reads_them_once(tmp_path: Path, limit: int) 
     life.killed().restart()
     second = journal.life()
     second.up().killed()
-    written(journal, tmp_path)
+    write_lines(tmp_path, journal.lines)
     whole, _ = read(Tracker((life.unit,)), tmp_path)
     tracker, said = Tracker((life.unit,)), list[str]()
     cursor: str | None = None
