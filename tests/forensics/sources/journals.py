@@ -22,7 +22,7 @@ def write_journal(path: Path, entries: Sequence[tuple[int, Fields]], boot_id: st
 
 
 def write_lines(folder: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    """The lines of a story (`Journal.lines`, its journal.jsonl) as journald would have kept them: one more file a boot."""
+    """The lines of a story (`Journal.lines`, its journal.jsonl) as journald would have kept them: a file a boot."""
     for boot_id, of_boot in groupby(lines, key=lambda line: str(line["_BOOT_ID"])):
         path = folder / f"system@{len(list(folder.glob('*.journal')))}.journal"
         _write(path, (_exported_line(line, boot_id) for line in of_boot))

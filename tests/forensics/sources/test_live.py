@@ -1,4 +1,4 @@
-"""A journal read live gives the verdict that its export gives: cases as journald keeps them, and the daemon's reader."""
+"""Read live a journal gives the verdict that its export gives: cases as journald keeps them, the daemon's reader."""
 
 import json
 from pathlib import Path
