@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from fastapi.testclient import TestClient
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forensics.api import create_app
@@ -20,6 +20,7 @@ DEATHS = st.lists(st.tuples(st.integers(0, 12), st.sampled_from(UNITS)), max_siz
 """Seconds, few enough that many die in the same microsecond, and the unit."""
 
 
+@settings(max_examples=40)  # each is a store of its own
 @given(
     there=DEATHS,
     arriving=st.lists(DEATHS, max_size=6),
