@@ -321,6 +321,13 @@ class Ending:
         return oom_excluded.why(self.run, self.timeline, self.oom_kills, self.first_sign_usec, kernel_heard=heard)
 
     @cached_property
+    def oom_untold(self) -> UnitOomKill | None:
+        """systemd's count of an OOM kill that the server did not outlive, without a record of the kernel's."""
+        notice = self.oom_notice
+        known = notice and any(abs(kill.usec - notice.usec) <= LATE_KERNEL_USEC for kill in self.oom_kills)
+        return None if known else notice
+
+    @cached_property
     def oom_unread(self) -> Unparsed | None:
         """A record near the end in which the kernel speaks of an OOM kill in words that nobody here knows."""
         return oom_excluded.unread(self.run, self.timeline, self.first_sign_usec)

@@ -15,7 +15,7 @@ To do:       at a limit, raise memory_max in the spec, or the limit of the cgrou
 
 import re
 
-from forensics.causality import LATE_KERNEL_USEC, SIGNALS, Ending
+from forensics.causality import SIGNALS, Ending
 from forensics.events import CgroupMemory, OomKill, Remains, UnitOomKill
 from forensics.failure import headline, said, sentence
 from forensics.model import Evidence, Finding, NotThis, Role, Strength
@@ -116,9 +116,9 @@ def _named(ending: Ending, kill: Kill) -> str:
 
 def _counted(ending: Ending) -> Finding | None:
     """A counter rose, but no kernel line can be read: that something of ours was killed is certain, what is not."""
-    event: UnitOomKill | Remains | None = ending.oom_notice
+    event: UnitOomKill | Remains | None = ending.oom_untold
     why = "systemd read memory.events: oom_kill rose"
-    if event is not None and any(abs(kill.usec - event.usec) <= LATE_KERNEL_USEC for kill in ending.oom_kills):
+    if event is None and ending.oom_notice is not None:
         return None  # What it counts is known, and was not it.
     if event is None:
         event, why = _risen(ending), "memory.events, read after the death: oom_kill rose"
