@@ -62,6 +62,18 @@ def test_whose_schedulers_write_themselves_has_no_relay() -> None:
     assert relay_of(factories.crash().timeline) is None
 
 
+def test_the_pipe_s_own_status_hides_nothing() -> None:
+    """`python … | tee log` ends with tee's status, 0, whatever became of SGLang: systemd calls that a success."""
+    started = relayed(Journal(name="status-at-start"))
+    started.starting().wait(3).say("server_args=ServerArgs(model_path='/srv/m', speculative_algorithm='EAGL')")
+    started.raised("server_args.py:3 in check", "ValueError: Unknown speculative algorithm: 'EAGL'").success()
+    served = relayed(Journal(name="status-serving"))
+    served.up().scheduler_raised(SERVE, "KeyError: 'lora'")
+    served.say("SIGQUIT received. signum=None, frame=None. It usually means one child failed.").wait(5).success()
+    causes = [(one.verdict.cause, one.verdict.strength) for one in map(judged, (started, served))]
+    assert causes == [("configuration-error", "likely"), ("python-exception", "likely")]
+
+
 @pytest.mark.parametrize("error", ["RuntimeError: bad table", "torch.AcceleratorError: CUDA error: misaligned address"])
 def test_a_saved_journal_gives_the_same_verdict(error: str, tmp_path: Path) -> None:
     life = relayed(Journal(name="saved"))
