@@ -235,7 +235,7 @@ def host_goes_down(j: Journal) -> None:
     life.stopping().sigterm().wait(5).drain(2).wait(85).timed_out("stop-sigterm").systemd_kills().killed(9, "timeout")
     j.pid1("Shutting down.")
     j.reboot()
-    life.expect("stop-timeout", "confirmed", says=("host was shut down",))
+    life.expect("stop-timeout", "confirmed", subclass="shutdown-kill", says=("host was shut down",))
 
 
 @case("python-exception/traceback-cut-off")
