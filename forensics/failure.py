@@ -14,7 +14,7 @@ _QUOTING_TYPES = (
 _QUOTING_FRAME = re.compile(r"/(?:constrained|xgrammar|llguidance|outlines\w*|jinja2|json|pydantic\w*|function_call)/")
 
 CUDA = re.compile(
-    r"(?P<runtime>CUDA|HIP)(?: driver)? error(?: \S+)?: ?(?P<error>[^\n.;]{1,160})"
+    r"(?P<runtime>CUDA|HIP)(?:RT| driver)? error(?: \S+)?: ?(?P<error>[^\n.;]{1,160})"
     r"|(?P<npu>NPU|ACL)(?: function error| stream synchronize failed)[:,] ?(?P<code>[^\n;]{1,160})"
     r"|(?P<cutlass>Failed to (?:run|launch|initialize) [^\n]{0,40}(?:cutlass|CUTLASS)[^\n]{0,120})"
     r"|(?P<xpu>level_zero backend failed with error: [^\n]{1,80})"

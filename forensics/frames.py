@@ -9,7 +9,7 @@ from forensics.events import Event, Traceback
 
 _SERVING = re.compile(
     r"event_loop|run_event_loop|forward_step|run_batch|process_batch_result|run_busy_loop|forward_thread_func"
-    r"|forward_batch_(?:speculative_)?generation"
+    r"|forward_batch_(?:speculative_)?generation|get_next_batch_to_run|process_input_requests"
 )
 _STARTING = re.compile(
     r"load_model|load_weights|from_pretrained|init_|__init__$|launch_|get_config|initialize$|<module>$"

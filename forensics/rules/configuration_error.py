@@ -5,8 +5,9 @@ Not this:    imports, libraries, permissions, disk (environment-error); exceptio
 Followed by: exit status 1 or 2 from main; from the scheduler SIGQUIT to main and SGLang's SIGKILL of itself.
 Needs:       the server's log up to its end, not rate-limited.
 To do:       change what the message names in the spec, run `inquest units check`, start again. A port in use: see who
-             holds it (`ss -ltnp`). Too little left for the KV cache: raise mem_fraction_static, or use a smaller draft
-             model or a shorter context_length. A model that could not be fetched: download it beforehand.
+             holds it (`ss -ltnp`). A model that could not be fetched: download it beforehand; a gated one needs its
+             licence accepted and HF_TOKEN. Too little left for the KV cache: raise mem_fraction_static, or use a
+             smaller draft model or a shorter context_length.
 """
 
 import re
@@ -26,6 +27,8 @@ PATTERN = re.compile(
     r"|[Ss]peculative decoding (?:does not|only|requires)|does not support speculative decoding"
     r"|[Ss]peculative decoding is (?:currently )?not supported"
     r"|only supports topk = 1|must be divisible by|not supported unless|is not compatible with"
+    r"|No model weights found in|only supports sm\d+ and above|is only (?:available|supported) (?:for|by|on) "
+    r"|requires the \w+ backend|not tested on non-CUDA|Unsupported weight with name|Unknown gguf model_type"
     r"|Repo id must be in the form|is not a local folder|does not appear to have a file named|Unrecognized model"
     r"|Unrecognized configuration class|Unsupported architectures?|not supported for now\. Supported architectures"
     r"|SafetensorError|safetensors_rust|HeaderTooLarge|Attempted to load weight|size mismatch for"
@@ -39,6 +42,9 @@ PATTERN = re.compile(
 _REFUSING_TYPES = ("ValueError", "AssertionError", "KeyError", "NotImplementedError", "FileNotFoundError",
                    "AttributeError", "OSError", "SafetensorError", "OutOfResources")  # fmt: skip
 """Types that say, before the server was ever ready, that something given to it does not fit."""
+
+_ARGUMENTS = re.compile(r"/srt/(?:server_args\.py|arg_groups/|configs/)")
+"""Where SGLang checks what it was told: whatever is raised there is a refusal, whatever its type."""
 
 _SHAPES = re.compile(r"shapes cannot be multiplied|Sizes of tensors must match|size mismatch|must match the size")
 
@@ -96,7 +102,8 @@ def match(ending: Ending) -> Finding | NotThis | None:
     if known is None and not _seen(ending) and not frames.in_start(failure):
         return NotThis(why="whether it was raised at start is not in the log")
     shapes = kind in ("RuntimeError", "Exception") and search(_SHAPES, failure) is not None
-    if known is None and kind not in _REFUSING_TYPES and not shapes:
+    checked = bool(failure.frames) and _ARGUMENTS.search(failure.frames[-1]) is not None
+    if known is None and kind not in _REFUSING_TYPES and not shapes and not checked:
         return NotThis(why="no refusal of the configuration in the failure that began it")
     place = f" in {innermost(failure)}" if not failure.text and innermost(failure) else ""
     found = finding(

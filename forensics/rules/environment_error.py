@@ -4,8 +4,9 @@ Signal:      ImportError and kin, `undefined symbol`, a driver or library mismat
 Not this:    `Ignore import error when loading …`, which every start prints; model files that are missing.
 Followed by: exit status 1, or from the scheduler SIGQUIT to main and SGLang's SIGKILL of itself.
 Needs:       the server's log with the traceback or the loader's line.
-To do:       mend the environment that the message names; the spec is not to blame. A compiler that was killed: set
-             MAX_JOBS=2 in [env]. A ptxas that does not know the GPU: set TRITON_PTXAS_PATH.
+To do:       mend the environment that the message names; the spec is not to blame. A compiler that was killed:
+             MAX_JOBS=2 in [env]. A GPU that Triton's ptxas does not know: TRITON_PTXAS_PATH in [env], or a newer
+             Triton.
 """
 
 import re
@@ -21,9 +22,11 @@ PATTERN = re.compile(
     r"|undefined symbol|cannot open shared object file|DLL load failed|GLIBC(?:XX)?_[\d.]+' not found"
     r"|Driver/library version mismatch|Error 80[23]: |system not yet initialized|unsupported display driver"
     r"|Found no NVIDIA driver|No CUDA GPUs are available|No accelerator \(CUDA|no CUDA-capable device"
-    r"|not compiled with CUDA"
+    r"|No supported accelerator|(?:nvidia|rocm|hl|npu)-smi (?:not found|error)|mthreads-gmi (?:not found|error)"
+    r"|No GPU memory values found|torch_npu is required|torch\.(?:xpu|mps) is not available|not compiled with CUDA"
+    r"|Mooncake (?:Transfer Engine initialization|memory registration) failed|No IB devices found in"
     r"|Unexpected error from cudaGetDeviceCount|No space left on device"
-    r"|\[Errno (?:1|5|11|12|13|23|24|28|30|116|122)\]|Read-only file system|Disk quota exceeded"
+    r"|\[Errno (?:1|11|12|13|23|24|28|30|116|122)\]|Read-only file system|Disk quota exceeded"
     r"|Resource temporarily unavailable|can't start new thread|pthread_create failed|can't allocate memory"
     r"|less than the minimum required version|version .{0,40} is (?:not supported|too old|required)|Too many open files"
     r"|failed to extend /dev/shm|Bus error|CUDA unknown error|CUDA initialization: "

@@ -6,7 +6,9 @@ Followed by: `terminate called after throwing an instance of 'c10::DistBackendEr
 Needs:       the log of every rank: the rank that failed first is the one to look at, and its echo comes from the
              others.
 To do:       run once with NCCL_DEBUG=INFO in [env]: NCCL then says which link or call failed. After a collective that
-             timed out, look for the rank that did not come to it. Shared memory: give /dev/shm more room.
+             timed out, look for the rank that did not come to it. Nodes that did not meet: each needs the same
+             dist_init_addr and has to reach it. A full /dev/shm: give it more room (`df -h /dev/shm`; for a container
+             --shm-size or --ipc=host).
 """
 
 import re
@@ -18,6 +20,7 @@ from forensics.model import Finding, NotThis
 
 PATTERN = re.compile(
     r"NCCL error|nccl(?:UnhandledCuda|System|Internal|Remote)Error|ncclInvalidUsage|DistBackendError|NCCL WARN"
+    r"|MSCCL\+\+ \w+ failed with error code"
     r"|collective operation timeout"
 )
 _RENDEZVOUS = re.compile(

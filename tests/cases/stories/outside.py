@@ -43,6 +43,38 @@ def offline(j: Journal) -> None:
     life.expect("configuration-error", "confirmed", subclass="model-not-fetched", phase="startup")
 
 
+@case("configuration-error/refused-by-the-argument-check")
+def argument_check(j: Journal) -> None:
+    """Whatever type it has: it was raised where SGLang checks what it was told."""
+    life = j.life()
+    life.starting().wait(4).raised(
+        "arg_groups/overrides.py:88 in resolve", "RuntimeError: elm attention cannot be combined with two draft layers"
+    )
+    life.exit("exited", 1).failed("exit-code")
+    life.expect("configuration-error", "likely", ruled_out=("environment-error",))
+
+
+@case("configuration-error/near-miss-the-same-words-from-a-library")
+def library(j: Journal) -> None:
+    life = j.life()
+    life.starting().load().wait(0.3).scheduler_raised(
+        f"{INIT}; layers/attention/elm_backend.py:88 in plan",
+        "RuntimeError: elm attention cannot be combined with two draft layers",
+    ).self_kill(serving=False)
+    life.expect("python-exception", phase="startup", ruled_out=("configuration-error",))
+
+
+@case("environment-error/no-nvidia-smi")
+def no_smi(j: Journal) -> None:
+    life = j.life()
+    life.starting().wait(4).raised(
+        "server_args.py:1202 in __post_init__; utils/common.py:836 in get_nvgpu_memory_capacity",
+        "RuntimeError: nvidia-smi not found. Ensure NVIDIA drivers are installed and accessible.",
+    )
+    life.exit("exited", 1).failed("exit-code")
+    life.expect("environment-error", "confirmed", says=("nvidia-smi",))
+
+
 # --- compilers ------------------------------------------------------------------------------------------------
 
 
