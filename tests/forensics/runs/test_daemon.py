@@ -28,7 +28,8 @@ def life(number: int, at: int) -> Iterator[tuple[int, Fields]]:
             "_CMDLINE": "python -m sglang.launch_server", "_SYSTEMD_INVOCATION_ID": invocation_id}  # fmt: skip
     yield at, {**own, "MESSAGE_ID": STARTING, "MESSAGE": "Starting"}
     for index, text in enumerate([*start(), *(decode(2, 100 + number) for _ in range(200))]):
-        yield at + SECOND + index * 1000, {**line, "MESSAGE": f"[2026-03-01 12:00:00] {text}"}
+        stamp = f"[2026-03-01 {number // 60:02}:{number % 60:02}:{index // 10:02}]"
+        yield at + SECOND + index * SECOND // 10, {**line, "MESSAGE": f"{stamp} {text}"}
     yield at + 58 * SECOND, {**own, "MESSAGE_ID": STOPPING, "MESSAGE": "Stopping", "JOB_TYPE": "stop"}
     yield at + 59 * SECOND, {**own, "MESSAGE_ID": SUCCESS, "MESSAGE": "Deactivated"}
 
