@@ -4,7 +4,7 @@
 "details"}`: `event` is `crash`, `amended`, `folded`, `start-limit`, `recovered`, `hang`, `answering` or `test`; `text`
 what chat services show; `count` how many deaths it tells of, from `since` to `until`; `back_at` when the server was
 ready again, null while it is not; `crash` the shape of `GET /crashes/{id}`, null where a living run is told of, of
-which `details` say more.
+which `details` say more; they are empty otherwise.
 """
 
 import json
@@ -31,6 +31,6 @@ def body(delivery: Delivery, *, host: str, link: str) -> bytes:
             "back_at": when(delivery.back_usec) if delivery.back_usec else None,
             "link": said.link,
             "crash": delivery.crash,
-            "details": delivery.details,
+            "details": delivery.details if delivery.crash is None else {},
         }
     ).encode()

@@ -28,6 +28,9 @@ from forensics.store.telling import (
 TAKEN_IN = "taken_in"
 """In the details of a return: the gathered messages that it tells in their stead."""
 
+PLANNED = "planned_usec"
+"""In the details of a gathered message: when it is told if the server is back by then."""
+
 CALM_USEC = 3_600_000_000
 """The same death after a longer time than this is told by itself again."""
 
@@ -40,6 +43,9 @@ class Manner:
 
     gather_seconds: tuple[float, ...] = ()
     stays_seconds: float = 30.0
+
+    def gather_usec(self, rung: int) -> int:
+        return int(self.gather_seconds[min(rung, len(self.gather_seconds) - 1)] * 1e6)
 
 
 def decide(happening: Happening, past: Past, manner: Manner, *, wanted: bool) -> tuple[Message, ...]:
@@ -88,25 +94,28 @@ def _death(happening: Happening, past: Past, manner: Manner) -> tuple[Message, .
         return (alone,)
     if happening.at_usec - max(message.until_usec for message in alike) > CALM_USEC:
         return (alone,)
-    until_usec = max(happening.at_usec, told[0].until_usec)
+    rung = sum(message.kind == FOLDED for message in takewhile(lambda one: one.kind != CRASH, told))
     if told[0].kind == FOLDED and told[0].fresh:
-        return (
-            replace(
-                told[0],
-                about=happening.invocation_id,
-                revision=happening.revision,
-                count=told[0].count + 1,
-                until_usec=until_usec,
-                back_usec=0,
-                down=True,
-                details=_details(happening),
-            ),
-        )
-    gathered = sum(message.kind == FOLDED for message in takewhile(lambda one: one.kind != CRASH, told))
-    wait_seconds = manner.gather_seconds[min(gathered, len(manner.gather_seconds) - 1)]
-    due_usec = max(happening.now_usec, told[0].due_usec + int(wait_seconds * 1e6))
-    since_usec = told[0].until_usec
-    return (replace(alone, kind=FOLDED, due_usec=due_usec, since_usec=since_usec, until_usec=until_usec),)
+        planned_usec, since_usec, count = _planned(told[0]), told[0].since_usec, told[0].count + 1
+    else:
+        planned_usec = max(happening.now_usec, told[0].due_usec + manner.gather_usec(rung))
+        since_usec, count = told[0].until_usec, 1
+    last = _last_told(past)
+    thought_up = last is not None and not last.down
+    # Whoever was told that it is up does not wait for half a day to hear that it is not.
+    soon_usec = happening.now_usec + manner.gather_usec(min(rung, 1))
+    return (
+        replace(
+            alone,
+            id=told[0].id if count > 1 else 0,
+            kind=FOLDED,
+            due_usec=min(planned_usec, soon_usec) if thought_up else planned_usec,
+            count=count,
+            since_usec=since_usec,
+            until_usec=max(happening.at_usec, told[0].until_usec),
+            details={**alone.details, PLANNED: planned_usec},
+        ),
+    )
 
 
 def _amended(happening: Happening, past: Past, manner: Manner, *, wanted: bool) -> Iterator[Message]:
@@ -149,7 +158,7 @@ def _ready(happening: Happening, past: Past, manner: Manner) -> Iterator[Message
     if told is None or not told.down or happening.at_usec <= told.until_usec:
         # Nobody waits for it. What is gathered says so when its time has come.
         for message in gathering:
-            yield replace(message, back_usec=happening.at_usec, down=False)
+            yield replace(message, back_usec=happening.at_usec, down=False, due_usec=_planned(message))
         return
     yield from (replace(message, state=SUPERSEDED) for message in gathering)
     last = gathering[0] if gathering else told
@@ -183,6 +192,11 @@ def _answering(happening: Happening, past: Past) -> Iterator[Message]:
         yield replace(told, state=SUPERSEDED)
     else:
         yield replace(_living(happening, ANSWERING, since_usec=told.since_usec), down=False)
+
+
+def _planned(gathered: Message) -> int:
+    planned: int = gathered.details.get(PLANNED, gathered.due_usec)
+    return planned
 
 
 def _gathering(past: Past) -> list[Message]:

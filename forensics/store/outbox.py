@@ -1,6 +1,7 @@
 """Alerts that must go out. A row is written in the transaction of what it tells of: stored first, then sent."""
 
 import json
+import logging
 import sqlite3
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -9,7 +10,9 @@ from forensics.store import rows
 from forensics.store.database import Database
 from forensics.store.delivery import Delivery, delivery_of
 from forensics.store.news import tally
-from forensics.store.telling import AMENDED, CRASH, LOOKED_BACK, READY, Channel, Happening, Message, Past
+from forensics.store.telling import AMENDED, CRASH, LOOKED_BACK, READY, START_LIMIT, Channel, Happening, Message, Past
+
+log = logging.getLogger(__name__)
 
 FURTHEST_TRY_USEC = 3_600_000_000
 """A clock that was set back must not silence a sink: a try that lies further ahead than any back-off is due now."""
@@ -30,11 +33,32 @@ _NEXT = (
 def enqueue(db: sqlite3.Connection, happening: Happening, channels: Iterable[Channel]) -> None:
     """Inside the transaction that stores what happened: what each channel decides to be told of it."""
     for channel in channels:
-        for message in channel.decide(happening, _past(db, channel.name, happening.unit)):
+        for message in _decided(channel, happening, _past(db, channel.name, happening.unit)):
             _write(db, channel.name, happening, message)
     if happening.kind in (CRASH, AMENDED) and (ready_usec := _ready_usec(db, happening.unit)) > happening.at_usec:
         # The verdict came when the server was back already.
         enqueue(db, replace(happening, kind=READY, at_usec=ready_usec), channels)
+
+
+def _decided(channel: Channel, happening: Happening, past: Past) -> Iterable[Message]:
+    try:
+        return tuple(channel.decide(happening, past))
+    except Exception:
+        # A mistake in the decision must cost neither the record of the death nor the alert.
+        log.exception("what %s is told of %s could not be decided", channel.name, happening.unit)
+    if happening.kind not in (CRASH, START_LIMIT):
+        return ()
+    return (
+        Message(
+            kind=happening.kind,
+            due_usec=happening.now_usec,
+            about=happening.invocation_id,
+            revision=happening.revision,
+            fingerprint=happening.fingerprint,
+            since_usec=happening.at_usec,
+            until_usec=happening.at_usec,
+        ),
+    )
 
 
 def forget_messages(db: sqlite3.Connection, oldest_usec: int) -> None:
@@ -85,6 +109,9 @@ def _write(db: sqlite3.Connection, sink: str, happening: Happening, message: Mes
         "details": rows.text_of(message.details),
     }
     if message.id:
+        values["due_usec"] = message.due_usec
+        if message.fresh:
+            values["next_try_usec"] = message.due_usec
         changes = ", ".join(f"{name} = :{name}" for name in values)
         db.execute(f"UPDATE outbox SET {changes} WHERE id = :id", {**values, "id": message.id})
         return

@@ -130,6 +130,27 @@ def test_what_is_gathered_of_a_server_that_is_back_says_so(desk: Desk) -> None:
     assert desk.kinds == ["crash", "recovered", "folded"], "it was told already"
 
 
+def test_a_server_that_is_thought_to_be_up_and_stays_down_is_not_gathered_for_hours(desk: Desk) -> None:
+    """Repeats are at the rung of six hours; the server came back each time, but for the last."""
+    for number in range(8):
+        desk.happens("crash", number=number)
+        desk.passes(MINUTE)
+        desk.happens("ready", number=number + 1)
+        desk.passes(10 * MINUTE)
+    told = desk.kinds
+    assert told == ["crash", "recovered", "folded", "recovered", "folded"]
+    assert not desk.told[-1][1].down
+    desk.happens("crash", number=9)
+    desk.passes(59 * MINUTE)
+    assert desk.kinds == told
+    desk.passes(MINUTE)
+    assert desk.kinds == [*told, "folded"]
+    assert desk.told[-1][1].down
+    desk.happens("ready", number=10)
+    desk.passes(MINUTE)
+    assert desk.kinds == [*told, "folded", "recovered"]
+
+
 # --- given up ------------------------------------------------------------------------------------------------
 
 

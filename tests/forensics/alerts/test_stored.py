@@ -12,7 +12,7 @@ from forensics.events import Batch, Milestone, StartLimitHit, UnitStarted
 from forensics.model import Crash, RunRecord
 from forensics.store import Store
 from forensics.store.database import MIGRATIONS
-from forensics.store.telling import Channel
+from forensics.store.telling import Channel, Happening, Message, Past
 from forensics.timeline import Timeline
 from tests.forensics.alerts.desk import MANNER
 from tests.forensics.factories import crash, open_run, record
@@ -166,6 +166,27 @@ def test_a_message_is_not_there_when_what_it_tells_of_could_not_be_stored(store:
         deaths = db.execute("SELECT count(*) FROM runs").fetchone()[0]
         told = db.execute("SELECT sum(count) FROM outbox WHERE sink = 'pager'").fetchone()[0]
     assert told == deaths
+
+
+class Broken:
+    """A channel whose decision fails."""
+
+    name, type = "broken", "webhook"
+
+    def decide(self, happening: Happening, past: Past) -> tuple[Message, ...]:
+        raise KeyError("nobody thought of that")
+
+
+def test_a_decision_that_fails_costs_neither_the_death_nor_the_alert(
+    tmp_path: Path, channels: tuple[Channel, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store(tmp_path / "inquest.sqlite", (Broken(), *channels))
+    assert store.save(crash(1)) is not None
+    store.note("hang", "sglang-demo.service", "7" * 32, 1000, {})
+    assert waiting(store, "broken") == [("crash", 1)]
+    assert waiting(store) == [("crash", 1), ("hang", 1)]
+    assert "what broken is told of sglang-demo.service could not be decided" in caplog.text
+    store.close()
 
 
 def test_messages_of_a_store_of_before_are_carried_over(
