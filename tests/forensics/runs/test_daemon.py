@@ -40,7 +40,7 @@ def test_the_first_start_remembers_every_run_that_the_journal_has(
     journal = tmp_path / "journal"
     for boot, boot_id in enumerate(BOOTS):
         numbers = range(boot * EACH, boot * EACH + EACH)
-        lives = (life(number, (number % EACH + 1) * 600 * SECOND) for number in numbers)
+        lives = (life(number, (number + 1) * 600 * SECOND) for number in numbers)
         write_journal(journal / f"system{boot}.journal", [entry for one in lives for entry in one], boot_id)
     monkeypatch.setattr(daemon, "JournalReader", partial(JournalReader, path=journal))
     tracked: list[int] = []
