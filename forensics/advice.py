@@ -1,8 +1,10 @@
 """What to do next: one or two concrete steps for this cause, pointing one way only. Pure."""
 
+from forensics.answering import unanswered
 from forensics.causality import Ending
 from forensics.events import (
     CgroupMemory,
+    NotAnswering,
     OomKill,
     OomLimit,
     PreflightRefused,
@@ -75,6 +77,8 @@ def advise(cause: str, finding: Finding | None, phase: Phase, ending: Ending) ->
             )
         case "nccl-error" if subclass in _NCCL:
             return (_NCCL[subclass],)
+        case "hang" if (hang := unanswered(ending.timeline.events)) is not None:
+            return _not_answering(hang, ending)
         case "hang" if any(error.name == "py-spy-failed" for error in ending.timeline.all(ServerError)):
             return ("Install py-spy where SGLang runs: it was missing, so the log has no stacks of that moment.",)
         case "hang" if subclass == "health-check":
@@ -279,3 +283,14 @@ def _exec_failure(subclass: str, ending: Ending) -> tuple[str, ...]:
     if subclass.startswith("exec"):
         return ("Run the failed step by hand as the unit's user (`systemctl cat` shows it) and mend what it says.",)
     return ("Correct the path, user or folder that systemd names (`systemd-analyze verify` shows it).",)
+
+
+def _not_answering(hang: NotAnswering, ending: Ending) -> tuple[str, ...]:
+    """It was stopped by somebody; or its stacks say where it stood, where there are any."""
+    record = f"journalctl -o verbose _SYSTEMD_INVOCATION_ID={ending.run.invocation_id} INQUEST_HANG_STATE=not-answering"
+    where = f"Where each process stood is in the heartbeat's record: {record}"
+    if any(process.state in ("T", "t") for process in hang.processes):
+        return ("Find out who stopped it: SIGSTOP, a debugger, or a frozen control group.", where)
+    if hang.stacks.startswith("no stack"):
+        return ("Install py-spy where SGLang runs: without it there are no stacks of such a moment.", where)
+    return (f"{where}. The line on which a scheduler stood is the one to look into.",)

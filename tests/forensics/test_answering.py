@@ -157,6 +157,28 @@ def test_a_hang_that_systemd_ended_is_told_with_what_was_seen() -> None:
     first = verdict.evidence[0].event
     assert isinstance(first, NotAnswering)
     assert "forward (a.py:7)" in first.stacks
+    stopped, stacks = verdict.advice
+    assert stopped.startswith("Find out who stopped it")
+    assert "INQUEST_HANG_STATE=not-answering" in stacks
+
+
+@pytest.mark.parametrize(
+    ("fields", "advice"),
+    [
+        (
+            {"INQUEST_HANG_PROCESSES": "4161 S sglang::schedul x"},
+            "Where each process stood is in the heartbeat's record",
+        ),
+        ({"INQUEST_HANG_PROCESSES": "", "INQUEST_HANG_STACKS": "no stacks: py-spy is not installed"}, "Install py-spy"),
+    ],
+)
+def test_advice_on_a_hang_is_about_what_was_seen(fields: dict[str, str], advice: str) -> None:
+    def story(life: Life) -> None:
+        silent(life.up(), **fields)
+        life.pid1(f"{life.unit}: Watchdog request (last status: x)!").systemd_kills().killed(9, "watchdog")
+
+    said = verdict_on(story).advice[0]
+    assert said.startswith(advice)
 
 
 def test_a_watchdog_request_without_the_heartbeat_s_record_is_a_hang_as_well() -> None:
