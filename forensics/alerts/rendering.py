@@ -1,6 +1,6 @@
 """The words of an alert as plain text, Markdown and HTML.
 
-Whatever a log line holds stays text: no markup and no mention comes of it."""
+Whatever a log line holds stays text: no markup, no mention and no disguised link comes of it."""
 
 import re
 from html import escape
@@ -8,8 +8,9 @@ from html import escape
 from forensics.alerts.words import Words
 
 _ZERO_WIDTH_SPACE = "\u200b"
-# What chat services turn into a call for everybody or somebody: @here, @everyone, <@U123>, <!channel>, <#C123>.
-_MENTION = re.compile(r"[@＠](?=\w)|<(?=[@!#&:])")
+# What chat services turn into a call for everybody or somebody (@here, @everyone, <@U123>, <!channel>, <#C123>), and
+# some of them, whatever they were told of the text's format, into a link under another name: [here](http://…).
+_CALLS = re.compile(r"[@＠](?=\w)|<(?=[@!#&:])|\](?=\()")
 _MARKDOWN = re.compile(r"[\\`*_\[\]<>#|~]")
 
 
@@ -19,8 +20,8 @@ def plain(words: Words) -> str:
 
 
 def chat(words: Words) -> str:
-    """Plain text that calls nobody, even where a service looks for mentions in it."""
-    return "\n".join(map(_unmentioned, _parts(words)))
+    """Plain text that calls nobody and leads nowhere, even where a service looks for mentions and links in it."""
+    return "\n".join(map(_harmless, _parts(words)))
 
 
 def markdown(words: Words) -> str:
@@ -29,16 +30,16 @@ def markdown(words: Words) -> str:
     parts += [_literal(part) for part in (words.blame, words.history, words.todo) if part]
     if words.line:
         # Nothing can be escaped in code; a backtick would end it.
-        parts.append(f"`{_unmentioned(words.line).replace('`', 'ˋ')}`")
+        parts.append(f"`{_harmless(words.line).replace('`', 'ˋ')}`")
     return "\n\n".join([*parts, words.link])
 
 
 def html(words: Words) -> str:
-    """A fragment: paragraphs, the decisive line preformatted, the link."""
-    parts = [f"<p><b>{escape(_unmentioned(words.sentence))}</b></p>"]
-    parts += [f"<p>{escape(_unmentioned(part))}</p>" for part in (words.blame, words.history, words.todo) if part]
+    """A fragment: paragraphs, the decisive line as code, the link."""
+    parts = [f"<p><b>{escape(_harmless(words.sentence))}</b></p>"]
+    parts += [f"<p>{escape(_harmless(part))}</p>" for part in (words.blame, words.history, words.todo) if part]
     if words.line:
-        parts.append(f"<pre>{escape(_unmentioned(words.line))}</pre>")
+        parts.append(f"<p><code>{escape(_harmless(words.line))}</code></p>")
     link = escape(words.link)
     return "\n".join([*parts, f'<p><a href="{link}">{link}</a></p>'])
 
@@ -47,9 +48,9 @@ def _parts(words: Words) -> list[str]:
     return [part for part in (words.sentence, words.blame, words.history, words.todo, words.line, words.link) if part]
 
 
-def _unmentioned(text: str) -> str:
-    return _MENTION.sub(lambda found: found[0] + _ZERO_WIDTH_SPACE, text)
+def _harmless(text: str) -> str:
+    return _CALLS.sub(lambda found: found[0] + _ZERO_WIDTH_SPACE, text)
 
 
 def _literal(text: str) -> str:
-    return _MARKDOWN.sub(r"\\\g<0>", _unmentioned(text))
+    return _MARKDOWN.sub(r"\\\g<0>", _harmless(text))

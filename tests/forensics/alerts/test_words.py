@@ -169,7 +169,7 @@ class Tags(HTMLParser):
 
 def test_html_has_no_tags_but_its_own() -> None:
     seen = Tags(html(said(delivery(of=hostile()))))
-    assert seen.tags == ["p", "b", "p", "pre", "p", "a"]
+    assert seen.tags == ["p", "b", "p", "p", "code", "p", "a"]
     assert seen.attributes == [("href", f"{LINK}/crashes/000000000001")]
     assert "<script>alert(1)</script>" in seen.text, "it is there, as text"
 
@@ -182,8 +182,9 @@ def test_markdown_has_no_markup_but_its_own() -> None:
 
 
 @pytest.mark.parametrize("render", [chat, markdown, html])
-def test_nobody_is_called(render: object) -> None:
+def test_nobody_is_called_and_no_link_is_disguised(render: object) -> None:
     text = render(said(delivery(of=hostile())))  # type: ignore[operator]
     for mention in ("@here", "@everyone", "<!channel", "<@U", "<#C"):
         assert mention not in text
     assert not re.search(r"<[!@#]\w", text)
+    assert "](" not in text
