@@ -49,6 +49,7 @@ def test_a_stop_that_ran_out_of_time(tmp_path: Path) -> None:
         "exit_code": "killed",
         "exit_status": 9,
         "signal": "SIGKILL",
+        "core_dumped": False,
         "main_pid": 4711,
         "n_restarts": None,
     }
