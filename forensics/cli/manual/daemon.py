@@ -40,7 +40,10 @@ def write(page: Page) -> None:
     for name, words in SOURCES.items():
         page.item(name, words)
     page.head("Journal")
-    page.text("Each verdict is a record of the daemon's. `journalctl INQUEST_CAUSE=kernel-oom` finds those of a cause.")
+    page.text(
+        "Each verdict is a record of the daemon's: `journalctl -x -t inquestd` shows them with an explanation, `journalctl"
+        " INQUEST_CAUSE=kernel-oom` those of a cause."
+    )
     page.item("INQUEST_UNIT, INQUEST_INVOCATION_ID", "The unit, and the run of it that ended.")
     page.item("INQUEST_CRASH_ID", "The crash's id, for `inquest show`.")
     page.item("INQUEST_CAUSE, INQUEST_FAMILY, INQUEST_STRENGTH", "The verdict; no strength where nothing decides.")
