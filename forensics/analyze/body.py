@@ -21,7 +21,8 @@ from forensics.events import DriverNoMemory, Event, Gap, GpuLost, OomKill, OomVi
 from forensics.lives import role_of
 from forensics.model import RunRecord
 from forensics.sources import kernel, oomkillers
-from forensics.sources.journal import JOURNAL_DROPPED, JOURNAL_MISSED, Lines
+from forensics.sources.journal import Lines
+from forensics.sources.losses import JOURNAL_DROPPED, JOURNAL_MISSED
 from forensics.sources.server import SKIPPED
 from forensics.tracker import LINGER_USEC, Tracker
 

@@ -16,7 +16,7 @@ from typing import Any
 from forensics.entry import Entry
 from forensics.errors import SourceError
 from forensics.events import Gap
-from forensics.sources import bench, coredump, kernel, oomkillers, server, sigtrace, systemd
+from forensics.sources import bench, coredump, kernel, losses, oomkillers, server, sigtrace, systemd
 from forensics.sources.journal_access import kernel_readable, readable
 from forensics.sources.journal_lines import ServerLines
 from forensics.sources.journal_place import Position, unpack
@@ -27,9 +27,6 @@ __all__ = ["JournalReader", "Lines", "kernel_readable", "readable"]
 
 SOURCE = "journal"
 
-JOURNAL_DROPPED = "a596d6fe7bfa4994828e72309e95d61e"
-JOURNAL_MISSED = "e9bf28e6e834481bb6f48f548ad13606"
-
 # A lost stretch of the journal is a gap of each source that is read from it.
 _RECORDED_SOURCES = ("systemd", "kernel", "server", "coredump", "oomkillers", "remains")
 
@@ -38,8 +35,8 @@ _MATCHES = (
     "_TRANSPORT=kernel",
     f"MESSAGE_ID={coredump.COREDUMP}",
     f"MESSAGE_ID={systemd.SHUTDOWN}",
-    f"MESSAGE_ID={JOURNAL_DROPPED}",
-    f"MESSAGE_ID={JOURNAL_MISSED}",
+    f"MESSAGE_ID={losses.JOURNAL_DROPPED}",
+    f"MESSAGE_ID={losses.JOURNAL_MISSED}",
     f"MESSAGE_ID={bench.MESSAGE_ID}",
     *(f"MESSAGE_ID={message_id}" for message_id in (*systemd.BY_ID, *sigtrace.MESSAGE_IDS)),
     *(f"_SYSTEMD_UNIT={unit}" for unit in oomkillers.KILLERS),
@@ -210,7 +207,7 @@ class JournalReader:
             return entry_at(reader) if kernel.interesting(field(reader, "MESSAGE")) else None
         if transport == "driver":
             entry = entry_at(reader)
-            return self._dropped(entry) if entry else None
+            return entry if entry and self._concerns_us(losses.parse(entry)) else None
         if field(reader, "_PID") == "1":
             unit = field(reader, "UNIT")
             if self._watched(unit):
@@ -222,14 +219,9 @@ class JournalReader:
         spoken_of = field(reader, "MESSAGE_ID") not in systemd.BY_ID or self._watched(field(reader, "UNIT"))
         return entry_at(reader) if spoken_of and not self._watched(field(reader, "_SYSTEMD_UNIT")) else None
 
-    def _dropped(self, entry: Entry) -> Gap | None:
-        """journald says that it did not keep something."""
-        if entry.get("MESSAGE_ID") == JOURNAL_MISSED:
-            return Gap(source="kernel", reason=entry.message, to_usec=entry.monotonic_usec)
-        if entry.get("MESSAGE_ID") == JOURNAL_DROPPED and self._watched(entry.get("OBJECT_SYSTEMD_UNIT")):
-            reason = f"journald's rate limit: {entry.message}"
-            return Gap(source="server", reason=reason, to_usec=entry.monotonic_usec)
-        return None
+    def _concerns_us(self, loss: losses.Loss | None) -> bool:
+        """Of what journald did not keep: records of the kernel, and lines of a unit that is watched."""
+        return loss is not None and (loss.gap.source == "kernel" or self._watched(loss.unit))
 
     def _check_not_lost(self, latest: Position) -> None:
         """Whether the place of the saved cursor is still there; if not, what followed it may be gone too."""

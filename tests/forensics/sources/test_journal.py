@@ -8,11 +8,12 @@ import pytest
 from forensics.entry import Entry
 from forensics.errors import SourceError
 from forensics.events import Gap
-from forensics.sources import coredump, remains, systemd
-from forensics.sources.journal import JOURNAL_DROPPED, JOURNAL_MISSED, JournalReader, Lines, readable
+from forensics.sources import coredump, losses, remains, systemd
+from forensics.sources.journal import JournalReader, Lines, readable
 from forensics.sources.journal_lines import TALLIED_A_SECOND
 from forensics.sources.journal_place import Position
 from forensics.sources.journal_streams import Item
+from forensics.tracker import Tracker
 from tests.forensics.sources.journals import BOOT, REALTIME_USEC, Fields, write_journal
 
 UNIT, OTHER = "sglang-demo.service", "sglang-second.service"
@@ -292,20 +293,28 @@ def test_a_place_that_is_still_there_is_no_gap(tmp_path: Path) -> None:
     assert read_all(JournalReader(UNITS, path=tmp_path, cursor=reader.cursor)) == []
 
 
-def test_what_journald_dropped_is_a_gap(tmp_path: Path) -> None:
+def test_d2_what_journald_dropped_is_a_gap_of_those_whom_it_concerns(tmp_path: Path) -> None:
+    """The kernel's records are everybody's; a unit's lines are its own, also where another server is watched."""
     driver = {"_TRANSPORT": "driver", "_SYSTEMD_UNIT": "systemd-journald.service"}
-    dropped = {**driver, "MESSAGE_ID": JOURNAL_DROPPED, "N_DROPPED": "12"}
+    dropped = {**driver, "MESSAGE_ID": losses.JOURNAL_DROPPED, "N_DROPPED": "12"}
     entries: list[Fields] = [
+        pid1("Starting demo", MESSAGE_ID=systemd.UNIT_STARTING),
+        pid1("Starting second", OTHER, SECOND, MESSAGE_ID=systemd.UNIT_STARTING),
         {**dropped, "OBJECT_SYSTEMD_UNIT": UNIT, "MESSAGE": f"Suppressed 12 messages from {UNIT}"},
         {**dropped, "OBJECT_SYSTEMD_UNIT": "cron.service", "MESSAGE": "Suppressed 12 messages from cron.service"},
-        {**driver, "MESSAGE_ID": JOURNAL_MISSED, "MESSAGE": "Missed 7 kernel messages"},
+        {**driver, "MESSAGE_ID": losses.JOURNAL_MISSED, "MESSAGE": "Missed 7 kernel messages"},
         {**driver, "MESSAGE": "Journal started"},
     ]
     write_journal(tmp_path / "system.journal", numbered(entries))
-    assert read_all(JournalReader(UNITS, path=tmp_path)) == [
-        Gap(source="server", reason=f"journald's rate limit: Suppressed 12 messages from {UNIT}", to_usec=1_000_000),
-        Gap(source="kernel", reason="Missed 7 kernel messages", to_usec=1_002_000),
-    ]
+    items = read_all(JournalReader(UNITS, path=tmp_path))
+    assert said(items[2:]) == [f"Suppressed 12 messages from {UNIT}", "Missed 7 kernel messages"]
+    tracker = Tracker(UNITS)
+    for item in items:
+        tracker.feed(item)
+    server = Gap(source="server", reason=f"journald's rate limit: {said(items)[2]}", to_usec=1_002_000)
+    kernel_ = Gap(source="kernel", reason="Missed 7 kernel messages", to_usec=1_004_000)
+    gaps = {record.invocation_id: record.gaps for record in tracker.records()}
+    assert gaps == {FIRST: [server, kernel_], SECOND: [kernel_]}
 
 
 def test_of_other_units_only_what_concerns_all(tmp_path: Path) -> None:
