@@ -22,6 +22,7 @@ from systemd import journal
 from forensics.alerts import Courier, addressees, sinks
 from forensics.answering import untold
 from forensics.api import Access, Health, SourceHealth, create_app, serve
+from forensics.belonging import LINGER_USEC
 from forensics.classify import classify
 from forensics.coverage import RECORDED, read_core_pattern, recorded_gaps
 from forensics.entry import Entry
@@ -36,7 +37,7 @@ from forensics.sources.excerpt import excerpt
 from forensics.sources.journal import JournalReader, Lines
 from forensics.store import Store
 from forensics.store.store import FILE_NAME
-from forensics.tracker import LINGER_USEC, Tracker
+from forensics.tracker import Tracker
 
 log = logging.getLogger("inquestd")
 

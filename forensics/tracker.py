@@ -3,17 +3,22 @@
 Everything here can be saved at a checkpoint (`RunRecord`) and taken up again, so that a killed daemon loses nothing.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from hashlib import sha256
 
-from forensics.answering import is_check
+from forensics.belonging import (
+    KERNEL_LATE_USEC,
+    LINGER_USEC,
+    core_is_of,
+    lost_before_end,
+    names_process_of,
+    signal_is_of,
+    units_of,
+)
 from forensics.entry import Entry
 from forensics.events import (
     Answering,
-    Batch,
     BenchResult,
     BootEnded,
     CoreDump,
@@ -39,38 +44,22 @@ from forensics.events import (
     UnitResult,
     UserspaceOomKill,
 )
-from forensics.lives import decode_stats, log_stats, make_run, role_of
+from forensics.lives import decode_stats, log_stats, make_run
 from forensics.model import Run, RunRecord
+from forensics.open_run import KEPT_FIRST, OpenRun
 from forensics.relay import relay_of, without_writer
-from forensics.sources import RECORDED, losses, rejected, sigtrace
+from forensics.sources import RECORDED, losses, rejected
 from forensics.sources.journal import Lines
-from forensics.sources.server import ServerLog, parse_decode
+from forensics.sources.server import parse_decode
 from forensics.stops import SHUTDOWN_LATE_USEC
 from forensics.timeline import Timeline
 
-LINGER_USEC = 300_000_000
-"""How long a run at rest is still open for late evidence: the core dump of a large process takes minutes."""
-
-_KEEP_FIRST, _KEEP_LAST = 64, 128
-"""Of each kind of fact, so many of a run's first and last are kept: a flood must not eat the daemon."""
-
-_KERNEL_LATE_USEC = 1_000_000
-"""The kernel's clock lags behind: its records can seem older than they are."""
-
-_NAMED = ("victim_pid", "oom_victim_pid", "xid_pid", "fault_pid", "coredump_pid")
 _OF_THE_CGROUP = (OomKill, OomVictim, OomLimit)
 
 _LOOK_BACK_USEC = 10_000_000
 _ENDINGS = (ProcessExit, StateTimedOut, StopRequested, SystemdKill, UnitOomKill, UserspaceOomKill)
 """What PID 1 says first of a run whose beginning is not in the journal."""
 _OF_THE_JOURNAL = ("systemd", "kernel", "server")
-
-
-@dataclass(slots=True)
-class _Open:
-    record: RunRecord
-    log: ServerLog
-    counts: Counter[str] = field(default_factory=Counter)
 
 
 class Tracker:
@@ -82,11 +71,8 @@ class Tracker:
 
     def __init__(self, units: Sequence[str], records: Iterable[RunRecord] = (), *, spared: Sequence[str] = ()) -> None:
         self._units, self._spared = tuple(units), tuple(spared)
-        self._runs: dict[str, _Open] = {}
+        self._runs = {record.invocation_id: OpenRun.of(record) for record in records}
         self._unclaimed: list[Event] = []
-        for record in records:
-            opened = self._runs[record.invocation_id] = _Open(record, ServerLog(record.pids))
-            opened.counts.update(event.kind for event in record.events)
 
     # --- for the checkpoint ---------------------------------------------------------------------------------
 
@@ -121,7 +107,7 @@ class Tracker:
         if run is None:
             return
         for event in events:
-            self._append(run, event)
+            run.append(event)
         run.record.gaps.extend(gaps)
 
     def flush_older(self, monotonic_usec: int) -> None:
@@ -129,7 +115,7 @@ class Tracker:
         self._forget_unclaimed(monotonic_usec)
         for run in self._runs.values():
             for event in run.log.flush_older(monotonic_usec):
-                self._append(run, event)
+                run.append(event)
 
     def forget(self, monotonic_usec: int, boot_id: str) -> None:
         """Drop runs that have been at rest for longer than late evidence can take."""
@@ -145,7 +131,7 @@ class Tracker:
     def processes(self, invocation_id: str) -> tuple[int, ...]:
         """The processes of the server that have written lines in this run."""
         run = self._runs.get(invocation_id)
-        return tuple(pid for pid, role in run.record.pids.items() if role not in ("", "control")) if run else ()
+        return run.processes() if run else ()
 
     # --- out ------------------------------------------------------------------------------------------------
 
@@ -153,7 +139,7 @@ class Tracker:
         """The run and its timeline as they stand now."""
         opened = self._runs[invocation_id]
         for event in opened.log.flush_all():
-            self._append(opened, event)
+            opened.append(event)
         record = opened.record
         events = [*record.events, *record.rejected]
         if record.lines and record.first_line_usec is not None:
@@ -173,11 +159,9 @@ class Tracker:
             late = record.ended_usec is not None
             if (unit and record.unit != unit) or gap in record.gaps:
                 continue
-            if late and not self._lost_before(gap, record):
+            if late and not lost_before_end(gap, record):
                 continue
-            if len(record.gaps) >= _KEEP_FIRST:
-                del record.gaps[_KEEP_FIRST // 2]
-            record.gaps.append(gap)
+            run.miss(gap)
             if late:
                 touched.add(record.invocation_id)
         return touched
@@ -187,24 +171,11 @@ class Tracker:
         writer = entry.get("_SYSTEMD_INVOCATION_ID")
         for run in self._runs.values():
             record = run.record
-            over = record.ended_usec is not None and entry.monotonic_usec - record.ended_usec > _KERNEL_LATE_USEC
+            over = record.ended_usec is not None and entry.monotonic_usec - record.ended_usec > KERNEL_LATE_USEC
             if over or record.boot_id != entry.boot_id:
                 continue
             if record.invocation_id == writer or rejected.concerns(found, record.unit, record.pids):
                 rejected.tally(record.rejected, found)
-
-    def _is_server(self, invocation_id: str, pid: int | None) -> bool:
-        """Whether the writer is the server itself, which as root could write in the name of our ExecStopPost=."""
-        return self._runs[invocation_id].record.pids.get(pid or 0, "control") not in ("", "control")
-
-    @staticmethod
-    def _lost_before(gap: Gap, record: RunRecord) -> bool:
-        """Whether what was lost may have been written before this run's end."""
-        ended = record.ended_usec or 0
-        if gap.from_usec is not None:
-            return gap.from_usec <= ended
-        reach = LINGER_USEC if gap.source == "server" else _KERNEL_LATE_USEC
-        return gap.to_usec is None or gap.to_usec <= ended + reach
 
     # --- one entry ------------------------------------------------------------------------------------------
 
@@ -226,14 +197,15 @@ class Tracker:
             elif isinstance(event, StartFailed) and event.job_result == "dependency":
                 # Never started, so it has no invocation: the record itself is its one fact.
                 run = self._run(unit, f"job-{sha256(entry.cursor.encode()).hexdigest()[:28]}", entry)
-                self._append(run, event)
-                self._end(run.record, entry.monotonic_usec, entry.realtime_usec)
+                run.append(event)
+                run.end(entry.monotonic_usec, entry.realtime_usec)
                 touched.add(run.record.invocation_id)
             return touched
         if isinstance(event, Remains | BenchResult | NotAnswering | Answering):
             invocation_id = entry.get("INQUEST_INVOCATION_ID") or entry.get("_SYSTEMD_INVOCATION_ID")
             if invocation_id in self._runs:
-                if self._is_server(invocation_id, entry.pid):
+                # As root it could write in the name of our ExecStopPost=.
+                if self._runs[invocation_id].is_server(entry.pid):
                     self._reject(rejected.refused(entry, event), entry)
                 else:
                     touched |= self._note(self._runs[invocation_id], event, entry)
@@ -249,7 +221,7 @@ class Tracker:
             touched |= self._server_line(writer.record.unit, entry, None)
         return touched
 
-    def _look_back(self, run: _Open) -> None:
+    def _look_back(self, run: OpenRun) -> None:
         """The journal begins in the midst of this run, and the first record of it is of its end: the kill of a process
         of this unit shortly before was this run's, unless it was an earlier one's."""
         record = run.record
@@ -259,9 +231,9 @@ class Tracker:
         ends = (life.ended_usec or life.first_usec for life in lives if life.boot_id == record.boot_id)
         record.first_usec = max([record.first_usec - _LOOK_BACK_USEC, *ends])
         for event in self._unclaimed:
-            ours = record.unit in _units_of(event) and event.record.boot_id == record.boot_id
+            ours = record.unit in units_of(event) and event.record.boot_id == record.boot_id
             if ours and event.usec > record.first_usec:
-                self._append(run, event)
+                run.append(event)
 
     def _note_everywhere(self, event: Event, entry: Entry) -> set[str]:
         """A fact about the machine: it belongs to each run that was alive, or has just died."""
@@ -269,49 +241,46 @@ class Tracker:
         for run in self._runs.values():
             if run.record.boot_id != entry.boot_id or not self._in_lifetime(run.record, event):
                 continue
-            if isinstance(event, CoreDump) and not _core_is_of(event, run.record):
+            if isinstance(event, CoreDump) and not core_is_of(event, run.record):
                 continue
             ended = run.record.ended_usec
             if isinstance(event, HostShutdown) and ended is not None and event.usec > ended + SHUTDOWN_LATE_USEC:
                 continue
-            if isinstance(event, SignalSent | SignalTracing) and not _signal_is_of(entry, event, run.record):
+            if isinstance(event, SignalSent | SignalTracing) and not signal_is_of(entry, event, run.record):
                 continue
             claimed.add(run.record.unit)
             touched |= self._note(run, event, entry)
-        if any(self._watched(unit) and unit not in claimed for unit in _units_of(event)):
+        if any(self._watched(unit) and unit not in claimed for unit in units_of(event)):
             self._unclaimed.append(event)
         return touched
 
     def _forget_unclaimed(self, monotonic_usec: int) -> None:
         if self._unclaimed:
-            near = (e for e in self._unclaimed[-_KEEP_FIRST:] if abs(monotonic_usec - e.usec) <= _LOOK_BACK_USEC)
+            near = (e for e in self._unclaimed[-KEPT_FIRST:] if abs(monotonic_usec - e.usec) <= _LOOK_BACK_USEC)
             self._unclaimed = list(near)
 
     def _in_lifetime(self, record: RunRecord, event: Event) -> bool:
         """Whether a fact about the machine may be this run's: not from before it, nor from the unit's next life. A
         kernel record that names a process of ours is, whatever its clock says."""
-        named = next((pid for name in _NAMED if (pid := getattr(event, name, None)) is not None), None)
-        if named is not None and named in record.pids:
+        if names_process_of(event, record):
             return True
-        if event.usec < record.first_usec - _KERNEL_LATE_USEC:
+        if event.usec < record.first_usec - KERNEL_LATE_USEC:
             return False
         if record.ended_usec is None or not isinstance(event, _OF_THE_CGROUP):
             return True
         others = (run.record for run in self._runs.values() if run.record.unit == record.unit)
         return not any(record.first_usec < other.first_usec <= event.usec for other in others)
 
-    def _note(self, run: _Open, event: Event, entry: Entry) -> set[str]:
+    def _note(self, run: OpenRun, event: Event, entry: Entry) -> set[str]:
         late = run.record.ended_usec is not None
-        self._append(run, event)
+        run.append(event)
         if isinstance(event, UnitResult) and not late:
-            run.record.ended_usec = event.usec
-            run.record.ended_realtime_usec = entry.realtime_usec
+            run.end(event.usec, entry.realtime_usec)
             return {run.record.invocation_id}
         return {run.record.invocation_id} if late else set()
 
     def _server_line(self, unit: str, entry: Entry, hint: Event | None) -> set[str]:
         invocation_id = entry.get("_SYSTEMD_INVOCATION_ID")
-        pid = entry.pid
         run = self._owner_of(unit, entry) or self._writer_without_unit(entry)
         if run is None:
             if not invocation_id:
@@ -320,38 +289,30 @@ class Tracker:
         record = run.record
         if not record.control_group:
             record.control_group = entry.get("_SYSTEMD_CGROUP")
-        role = role_of(entry.get("_COMM"), entry.get("_CMDLINE"))
         if isinstance(hint, SpawnFailed):
             return self._note(run, hint, entry)
         if entry.get("_COMM").startswith("("):
             return set()  # systemd's forked child before it becomes the server: not the server's line
-        if pid is not None:
-            if not role and "main" not in record.pids.values():
-                role = "main"
-            if role not in ("", "control") and record.pids.get(pid, "") in ("", "child"):
-                record.pids[pid] = role
-            else:
-                record.pids.setdefault(pid, role)
-        if role != "control":
-            _count(record, 1, entry.monotonic_usec, entry.monotonic_usec, entry.realtime_usec)
+        if run.learn_writer(entry) != "control":
+            run.count(1, entry.monotonic_usec, entry.monotonic_usec, entry.realtime_usec)
         before = len(record.events)
         for event in run.log.feed(entry):
-            self._append(run, event)
+            run.append(event)
         late = record.ended_usec is not None and len(record.events) != before
         return {record.invocation_id} if late else set()
 
-    def _writer_without_unit(self, entry: Entry) -> _Open | None:
+    def _writer_without_unit(self, entry: Entry) -> OpenRun | None:
         """journald can be too late to learn the unit of a dying process, whose last lines lack it: its pid is known."""
         if entry.get("_TRANSPORT") not in ("stdout", "syslog", "journal"):
             return None
         for run in self._runs.values():
             record = run.record
-            alive = record.ended_usec is None or entry.monotonic_usec - record.ended_usec <= _KERNEL_LATE_USEC
-            if record.boot_id == entry.boot_id and alive and record.pids.get(entry.pid or 0, "") not in ("", "control"):
+            alive = record.ended_usec is None or entry.monotonic_usec - record.ended_usec <= KERNEL_LATE_USEC
+            if record.boot_id == entry.boot_id and alive and run.is_server(entry.pid):
                 return run
         return None
 
-    def _owner_of(self, unit: str, entry: Entry) -> _Open | None:
+    def _owner_of(self, unit: str, entry: Entry) -> OpenRun | None:
         """An orphan that outlived its run logs under the invocation of the next one: its pid tells the truth, in one
         boot."""
         invocation_id = entry.get("_SYSTEMD_INVOCATION_ID")
@@ -365,18 +326,15 @@ class Tracker:
     def _count_lines(self, item: Lines) -> None:
         run = self._runs.get(item.invocation_id)
         if run is None:
-            run = self._runs[item.invocation_id] = _Open(
-                RunRecord(
-                    unit=item.unit,
-                    invocation_id=item.invocation_id,
-                    boot_id=item.boot_id,
-                    first_usec=item.first_monotonic_usec,
-                    first_realtime_usec=item.last_realtime_usec,
-                ),
-                ServerLog(),
+            record = RunRecord(
+                unit=item.unit,
+                invocation_id=item.invocation_id,
+                boot_id=item.boot_id,
+                first_usec=item.first_monotonic_usec,
+                first_realtime_usec=item.last_realtime_usec,
             )
-            run.log.role_of = run.record.pids
-        _count(run.record, item.count, item.first_monotonic_usec, item.last_monotonic_usec, item.last_realtime_usec)
+            run = self._runs[item.invocation_id] = OpenRun.of(record)
+        run.count(item.count, item.first_monotonic_usec, item.last_monotonic_usec, item.last_realtime_usec)
         for line in item.decodes:
             run.record.decoding.add(parse_decode(line))
 
@@ -387,7 +345,7 @@ class Tracker:
             return False
         return any(fnmatchcase(unit, glob) for glob in self._units)
 
-    def _run(self, unit: str, invocation_id: str, entry: Entry) -> _Open:
+    def _run(self, unit: str, invocation_id: str, entry: Entry) -> OpenRun:
         run = self._runs.get(invocation_id)
         if run is None:
             record = RunRecord(
@@ -397,11 +355,11 @@ class Tracker:
                 first_usec=entry.monotonic_usec,
                 first_realtime_usec=entry.realtime_usec,
             )
-            run = self._runs[invocation_id] = _Open(record, ServerLog(record.pids))
+            run = self._runs[invocation_id] = OpenRun.of(record)
         run.record.last_realtime_usec = max(run.record.last_realtime_usec, entry.realtime_usec)
         return run
 
-    def _supersede(self, new: _Open) -> set[str]:
+    def _supersede(self, new: OpenRun) -> set[str]:
         """A unit has one life at a time: a new one means that the record of the old one's end was lost."""
         touched = set()
         for run in self._runs.values():
@@ -410,7 +368,7 @@ class Tracker:
                 continue
             if record.first_usec <= new.record.first_usec and record.boot_id == new.record.boot_id:
                 record.gaps.append(Gap(source="systemd", reason="no record of this run's end in the journal"))
-                self._end(record, new.record.first_usec, new.record.first_realtime_usec)
+                run.end(new.record.first_usec, new.record.first_realtime_usec)
                 touched.add(record.invocation_id)
         return touched
 
@@ -434,66 +392,7 @@ class Tracker:
                 ),
                 orderly=orderly,
             )
-            self._append(run, ended)
-            self._end(record, last_usec, record.last_realtime_usec)
+            run.append(ended)
+            run.end(last_usec, record.last_realtime_usec)
             touched.add(record.invocation_id)
         return touched
-
-    @staticmethod
-    def _end(record: RunRecord, usec: int, realtime_usec: int) -> None:
-        record.ended_usec = usec
-        record.ended_realtime_usec = realtime_usec
-
-    @staticmethod
-    def _append(run: _Open, event: Event) -> None:
-        """Keep the first and the last of each kind."""
-        if isinstance(event, Batch) and event.phase == "decode":
-            run.record.decoding.add(dict(event.values))
-        elif isinstance(event, Batch) and is_check(event):
-            _forget_last_check(run)
-        run.counts[event.kind] += 1
-        if run.counts[event.kind] > _KEEP_FIRST + _KEEP_LAST:
-            same = [index for index, kept in enumerate(run.record.events) if kept.kind == event.kind]
-            del run.record.events[same[_KEEP_FIRST]]
-            run.counts[event.kind] -= 1
-        run.record.events.append(event)
-        run.record.last_realtime_usec = max(run.record.last_realtime_usec, event.record.realtime_usec)
-
-
-def _forget_last_check(run: _Open) -> None:
-    """Of health checks in a row only the last is kept: an idle server's would crowd out what it did before."""
-    events = run.record.events
-    at = next((at for at in range(len(events) - 1, -1, -1) if isinstance(events[at], Batch)), None)
-    if at is not None and isinstance(last := events[at], Batch) and is_check(last):
-        del events[at]
-        run.counts[last.kind] -= 1
-
-
-def _units_of(event: Event) -> set[str]:
-    """The units that a record of a kill names, which is more than a pid."""
-    if isinstance(event, OomKill):
-        return set((event.task_memcg or "").split("/"))
-    return {event.unit or ""} if isinstance(event, UserspaceOomKill) else set()
-
-
-def _core_is_of(core: CoreDump, record: RunRecord) -> bool:
-    return core.unit == record.unit and (
-        core.coredump_pid in record.pids or record.ended_usec is None or not record.pids
-    )
-
-
-def _signal_is_of(entry: Entry, event: Event, record: RunRecord) -> bool:
-    unit, invocation_id = sigtrace.target(entry)
-    if invocation_id:
-        return invocation_id == record.invocation_id
-    if unit:
-        return unit == record.unit
-    return record.ended_usec is None or event.usec <= record.ended_usec
-
-
-def _count(record: RunRecord, count: int, first_usec: int, last_usec: int, realtime_usec: int) -> None:
-    record.lines += count
-    if record.first_line_usec is None:
-        record.first_line_usec = first_usec
-    record.last_line_usec = max(record.last_line_usec or 0, last_usec)
-    record.last_realtime_usec = max(record.last_realtime_usec, realtime_usec)

@@ -16,6 +16,7 @@ from forensics.analyze.reading import SavedFile, Told
 from forensics.analyze.stamps import when
 from forensics.analyze.text import ROLE, UNDATED, Clock
 from forensics.analyze.wrappings import own_prefix
+from forensics.belonging import LINGER_USEC
 from forensics.entry import Entry
 from forensics.events import DriverNoMemory, Event, Gap, GpuLost, OomKill, OomVictim, Xid
 from forensics.lives import role_of
@@ -24,7 +25,7 @@ from forensics.sources import kernel, oomkillers
 from forensics.sources.journal import Lines
 from forensics.sources.losses import JOURNAL_DROPPED, JOURNAL_MISSED
 from forensics.sources.server import SKIPPED
-from forensics.tracker import LINGER_USEC, Tracker
+from forensics.tracker import Tracker
 
 PLAIN = ".plain"
 """The suffix of the unit names that stand for a plain log: `log-0.plain`."""

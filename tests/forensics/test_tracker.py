@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forensics.belonging import LINGER_USEC
 from forensics.codec import dump_run_record, load_run_record
 from forensics.entry import Entry
 from forensics.events import Batch, Gap, ProcessExit, Traceback
 from forensics.lives import role_of
 from forensics.model import Verdict
 from forensics.sources.export import read_json
-from forensics.tracker import LINGER_USEC, Tracker
+from forensics.tracker import Tracker
 from tests.cases.replay import judge
 from tests.forensics.test_cases import FOLDERS, name_of
 

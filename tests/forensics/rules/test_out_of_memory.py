@@ -8,6 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from forensics.api import create_app
+from forensics.belonging import LINGER_USEC
 from forensics.codec import dump_run, dump_verdict
 from forensics.events import Event
 from forensics.model import Crash, Role, Verdict
@@ -15,7 +16,7 @@ from forensics.public import crash_shape
 from forensics.report import decisive_evidence, decisive_line
 from forensics.sources.export import read_json
 from forensics.store import Store
-from forensics.tracker import LINGER_USEC, Tracker
+from forensics.tracker import Tracker
 from tests.cases.replay import Judged, judge, replay
 from tests.cases.story import Journal, Life
 from tests.forensics.rules.telling import SERVE, memory_of, memory_of_host, told, unified_gpu, verdict_on
