@@ -23,7 +23,7 @@ PATTERN = re.compile(
     r"Tried to allocate (?P<tried>[\d.]+ \w+)"
     r"|(?:CUDA|HIP)(?: driver)? error: out of memory|Triton Error \[CUDA\]: out of memory"
     r"|CUBLAS_STATUS_ALLOC_FAILED|Cuda failure (?:2 )?'out of memory'|cudaMalloc failed: out of memory"
-    r"|cudaErrorMemoryAllocation|Lack of device memory"
+    r"|cudaErrorMemoryAllocation|Lack of device memory|(?:UR|ZE)_RESULT_ERROR_OUT_OF_DEVICE_MEMORY"
 )
 _FIGURES = re.compile(
     r"GPU (?P<gpu>\d+) has a total capacity of (?P<total>[\d.]+ \w+) of which (?P<free>[\d.]+ \w+) is free"

@@ -210,6 +210,15 @@ def npu_oom(j: Journal) -> None:
     life.expect("cuda-oom", "confirmed", subclass="runtime", says=("72.00 MiB", "5.04 MiB of 61.27 GiB", "NPU 3"))
 
 
+@case("cuda-oom/level-zero")
+def xpu_oom(j: Journal) -> None:
+    life = j.life()
+    life.up().scheduler_raised(
+        SERVE, "RuntimeError: level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)"
+    ).self_kill()
+    life.expect("cuda-oom", "confirmed", subclass="runtime", says=("ran out while serving",))
+
+
 @case("cuda-error/npu")
 def npu_error(j: Journal) -> None:
     life = j.life()
