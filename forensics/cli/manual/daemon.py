@@ -41,8 +41,8 @@ def write(page: Page) -> None:
         page.item(name, words)
     page.head("Journal")
     page.text(
-        "Each verdict is a record of the daemon's: `journalctl -x -t inquestd` shows them with an explanation, `journalctl"
-        " INQUEST_CAUSE=kernel-oom` those of a cause."
+        "Each verdict is a record of the daemon's: `journalctl -x -t inquestd` shows them with an explanation,"
+        " `journalctl INQUEST_CAUSE=kernel-oom` those of a cause."
     )
     page.item("INQUEST_UNIT, INQUEST_INVOCATION_ID", "The unit, and the run of it that ended.")
     page.item("INQUEST_CRASH_ID", "The crash's id, for `inquest show`.")
