@@ -292,5 +292,5 @@ def _not_answering(hang: NotAnswering, ending: Ending) -> tuple[str, ...]:
     if any(process.state in ("T", "t") for process in hang.processes):
         return ("Find out who stopped it: SIGSTOP, a debugger, or a frozen control group.", where)
     if hang.stacks.startswith("no stack"):
-        return ("Install py-spy where SGLang runs: without it there are no stacks of such a moment.", where)
+        return ("Install py-spy where SGLang runs: without it there are no stacks of such a moment.",)
     return (f"{where}. The line on which a scheduler stood is the one to look into.",)

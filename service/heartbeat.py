@@ -141,7 +141,9 @@ class Heartbeat:
     def _pids(self) -> tuple[int, ...]:
         cgroup = unit_cgroup(self.server)
         pids = cgroup.pids() if cgroup else (self.process.pid,)
-        return tuple(pid for pid in pids if pid != os.getpid() and not comm(pid).startswith("inquest-"))
+        # The step that this was forked by is about to end, and is none of the server's.
+        own = (os.getpid(), os.getppid())
+        return tuple(pid for pid in pids if pid not in own and not comm(pid).startswith("inquest-"))
 
     def _note(self, seen: frozenset[Identity]) -> frozenset[Identity]:
         now = frozenset(found for pid in self._pids() if (found := identity(pid)) is not None)

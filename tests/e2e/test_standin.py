@@ -79,8 +79,8 @@ def test_b8_alive_but_dead(inquest: Inquest, server: Server) -> None:
     assert f"not answering since {silent[:19].replace('T', ' ')}" in listed
     crash = inquest.crash_of(run, seconds=60)
     assert (crash["cause"], crash["strength"]) == ("hang", "confirmed")
-    assert "its health check met ConnectionRefusedError" in crash["summary"]
-    assert "sglang::schedul had ended" in crash["summary"]
+    # And nobody else: the step that the heartbeat comes from has ended too, and is no process of the server's.
+    assert "(its health check met ConnectionRefusedError; sglang::schedul had ended)" in crash["summary"]
 
 
 def test_a_port_that_is_taken_is_refused_before_the_start(inquest: Inquest, server: Server) -> None:
