@@ -138,8 +138,10 @@ def _timeline(crash: CrashShape) -> Iterator[Line]:
         yield Line("text", "  no record that decides")
     pieces: list[tuple[str, Iterable[Line]]] = [(piece["at"] or "", _piece(piece)) for piece in crash["evidence"]]
     dated = all(at for at, _ in pieces)
-    bounded = [gap for gap in crash["gaps"] if gap["from_at"] or gap["to_at"]] if dated else []
-    pieces += [(gap["from_at"] or gap["to_at"] or "", _gap(gap)) for gap in bounded]
+    first = min((at for at, _ in pieces), default="")
+    # What could not be read from before the first record to the end stands below alone: it lies between nothing.
+    between = [gap for gap in crash["gaps"] if gap["to_at"] or (gap["from_at"] or "") > first] if dated else []
+    pieces += [(gap["from_at"] or gap["to_at"] or "", _gap(gap)) for gap in between]
     for _, lines in sorted(pieces, key=lambda piece: piece[0]) if dated else pieces:
         yield from lines
 

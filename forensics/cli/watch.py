@@ -20,7 +20,23 @@ from service.terminal import Format, console, rich_table
 if TYPE_CHECKING:
     from rich.table import Table
 
-_STYLES = {"crash": "bold red", "corrected": "yellow", "started": "green", "ended": "dim", "inquestd": "magenta"}
+_STYLES = {
+    "crash": "bold red",
+    "given up by systemd": "bold red",
+    "does not answer": "bold red",
+    "corrected": "yellow",
+    "ready": "green",
+    "answers again": "green",
+    "ended": "dim",
+    "inquestd": "magenta",
+}
+_OF_LIVING = {
+    "run-started": "started",
+    "run-ready": "ready",
+    "hang": "does not answer",
+    "answering": "answers again",
+}
+_OF_DEATHS = {"amended": "corrected", "run-ended": "ended", "start-limit": "given up by systemd"}
 Say = Callable[[str, str], None]
 """Prints a line; the first argument is what happened in a word."""
 
@@ -74,11 +90,11 @@ def _wanted(event: Happened, server: str | None) -> bool:
 def described(event: Happened) -> tuple[str, str]:
     """What happened in a word, and the line that tells it."""
     data = event.data
-    if event.kind == "run-started":
-        return "started", f"{stamp(data['started_at'])}  {data['server']}  started"
-    if event.kind not in ("crash", "amended", "run-ended"):
-        return event.kind, f"{_now()}  {data.get('server', '')}  {event.kind}"
-    word = {"crash": "crash", "amended": "corrected", "run-ended": "ended"}[event.kind]
+    if word := _OF_LIVING.get(event.kind):
+        said = one_line(str(data.get("said", "")))
+        at = stamp(data.get("started_at") or data["at"])
+        return word, f"{at}  {data['server']}  {word}{': ' if said else ''}{said}"
+    word = _OF_DEATHS.get(event.kind, event.kind)
     line = f"{stamp(data['died_at'])}  {data['server']}  {word}: {judged(data)} ({data['id']})"
     return word, f"{line}: {one_line(data['summary'])}"
 

@@ -45,7 +45,11 @@ def health(**blind: str) -> dict[str, Any]:
         {"name": name, "state": "blind" if name in blind else "reading", "detail": blind.get(name, "")}
         for name in SOURCES
     ]
-    return {"version": "1.2.3", "open_runs": 1, "sources": sources, "alerts": {"journal": {"delivered": 3}}}
+    return {"version": "1.2.3", "open_runs": 1, "sources": sources}
+
+
+def channel(name: str, **changes: object) -> dict[str, object]:
+    return {"name": name, "type": "webhook", "waiting": 0, "delivered": 0, "last_error": ""} | changes
 
 
 WELL = Facts(
@@ -58,6 +62,7 @@ WELL = Facts(
     settings_problem="",
     health=health(),
     health_problem="",
+    channels=(channel("journal", delivered=3), channel("on-call", waiting=1), channel("old", type="gone", waiting=4)),
     daemon={"LoadState": "loaded", "ActiveState": "active", "NRestarts": "0"},
     sigtrace={"ActiveState": "active"},
     journald={"MemoryCurrent": "12345"},
@@ -83,7 +88,19 @@ def test_on_a_machine_that_is_well_all_is_well() -> None:
     assert not any(row.remedy for row in rows)
     assert [row.check for row in rows] == [
         *("systemd", "settings", "daemon", "journal", "journal-persistent", "kernel-log", "core-dumps"),
-        *("memory-controller", "gpus", "d-bus", "clock", "disk", "sigtrace", "alerts", "generator", "spec", "unit"),
+        *(
+            "memory-controller",
+            "gpus",
+            "d-bus",
+            "clock",
+            "disk",
+            "sigtrace",
+            "alerts",
+            "alerts",
+            "generator",
+            "spec",
+            "unit",
+        ),
     ]
 
 
@@ -147,10 +164,10 @@ WITHOUT_DAEMON = {"health": None, "health_problem": "inquestd does not answer"}
         ({"disks": (Disk("/v", 900 << 20, 1 << 40),)}, "disk", "warning", "900.0 MiB", "Make room"),
         ({"sigtrace": {"ActiveState": "inactive"}}, "sigtrace", "warning", "stays unknown", "enable --now"),
         (
-            {"health": health() | {"alerts": {"on-call": {"waiting": 2}}}},
+            {"channels": (channel("on-call", waiting=2, last_error="status\n503"),)},
             "alerts",
             "warning",
-            "on-call: 2 wait",
+            "on-call: 2 not delivered yet: status 503",
             "inquest alerts test on-call",
         ),
         ({"settings": Settings()}, "alerts", "warning", "only the journal", "[alerts]"),

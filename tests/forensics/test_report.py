@@ -181,7 +181,9 @@ def test_stamps_keep_their_microseconds() -> None:
 def test_what_lies_between_is_shown_where_it_could_not_be_read() -> None:
     lost = Gap(source="server", reason="journald's rate limit", from_usec=60_500_000, to_usec=60_900_000)
     blind = Gap(source="gpu", reason="no driver")
-    lines = text(shape(gaps=(lost, blind))).splitlines()
+    throughout = Gap(source="cgroup", reason="no controller", from_usec=11_000_000)
+    lines = text(shape(gaps=(lost, blind, throughout))).splitlines()
+    assert sum("┄ gap" in line for line in lines) == 1
     first = next(number for number, line in enumerate(lines) if "● initiating" in line)
     gap = next(number for number, line in enumerate(lines) if "┄ gap" in line)
     cascade = next(number for number, line in enumerate(lines) if "○ cascade" in line)
@@ -189,6 +191,7 @@ def test_what_lies_between_is_shown_where_it_could_not_be_read() -> None:
     assert lines[gap] == ("  12:01:00.500 ┄ gap         server · not seen to 12:01:00.900: journald's rate limit")
     assert "  server  journald's rate limit (12:01:00.500 to 12:01:00.900)" in lines
     assert "  gpu     no driver" in lines
+    assert "  cgroup  no controller (12:00:11.000 to …)" in lines
 
 
 def test_the_evidence_stands_in_the_order_of_time() -> None:

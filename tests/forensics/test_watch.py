@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from forensics.api import Serving, create_app, serve
+from forensics.api.events import KINDS
 from forensics.cli.stream import Happened, events, parsed
 from forensics.cli.watch import described
 from forensics.errors import InquestError
@@ -99,7 +100,20 @@ def test_each_event_is_a_line(store: Store) -> None:
     assert "corrected: " in described(Happened("amended", shape))[1]
     started = {"server": "demo", "unit": "sglang-demo.service", "started_at": "2026-03-01T12:00:00.5Z"}
     assert described(Happened("run-started", started)) == ("started", "2026-03-01 12:00:00  demo  started")
-    assert described(Happened("ready", started))[1].endswith("  demo  ready")
+    living = {"server": "demo", "unit": "sglang-demo.service", "at": "2026-03-01T12:00:07.5Z"}
+    assert described(Happened("run-ready", living)) == ("ready", "2026-03-01 12:00:07  demo  ready")
+    hanging = described(Happened("hang", living | {"said": "no answer\nfor 30 s"}))
+    assert hanging == ("does not answer", "2026-03-01 12:00:07  demo  does not answer: no answer for 30 s")
+    assert "  demo  given up by systemd: python-exception" in described(Happened("start-limit", shape))[1]
+
+
+def test_every_kind_of_event_has_its_line(store: Store) -> None:
+    """Those of which the API tells, but for the one that is no event of a server."""
+    store.save(crash(1))
+    shape = {**store.shown(invocation(1)), "started_at": "2026-03-01T12:00:00Z", "at": "2026-03-01T12:00:00Z"}
+    words = [described(Happened(kind, shape))[0] for kind in KINDS if kind != "reset"]
+    assert len(set(words)) == len(words)
+    assert not any(word.startswith("run-") or word == "amended" for word in words)
 
 
 def read_until(descriptor: int, words: bytes) -> bytes:

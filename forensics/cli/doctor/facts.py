@@ -43,10 +43,11 @@ class Disk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """`settings_problem`, `health_problem`, `journal`, `kernel`: why not, or empty. `health` is GET /healthz.
+    """`settings_problem`, `health_problem`, `journal`, `kernel`: why not, or empty. `health` is GET /healthz,
+    `channels` are those of GET /alerts.
 
-    `specs` are the mistakes in each spec. `units` are the loaded units that are watched, `sglang` all others whose
-    command line speaks of SGLang. `gpus` says what NVML says; `gpu_problem` why it does not.
+    `specs` are the mistakes in each spec. `units` are the units that are watched, `sglang` all others whose command
+    line speaks of SGLang. `gpus` says what NVML says; `gpu_problem` why it does not.
     """
 
     systemd: int
@@ -56,6 +57,7 @@ class Facts:
     settings_problem: str
     health: Mapping[str, Any] | None
     health_problem: str
+    channels: Sequence[Mapping[str, Any]]
     daemon: Unit
     sigtrace: Unit
     journald: Unit
@@ -82,7 +84,9 @@ def read() -> Facts:
     health, health_problem = _health()
     globs = (settings or Settings()).units
     own = {unit["Id"]: unit for unit in _show(DAEMON, SIGTRACE, JOURNALD)}
-    watched = [unit for unit in _show(*_names(globs)) if unit["LoadState"] == "loaded"]
+    # A unit that a pattern finds as well is shown twice.
+    shown = {unit["Id"]: unit for unit in _show(*_names(globs))}
+    watched = [unit for unit in shown.values() if unit["LoadState"] == "loaded"]
     known = {unit["Id"] for unit in watched} | own.keys()
     others = [
         unit for unit in _show("*.service") if unit["Id"] not in known and re.search(r"\bsglang\b", unit["ExecStart"])
@@ -97,6 +101,7 @@ def read() -> Facts:
         settings_problem=settings_problem,
         health=health,
         health_problem=health_problem,
+        channels=_channels() if health else (),
         daemon=own.get(DAEMON, {}),
         sigtrace=own.get(SIGTRACE, {}),
         journald=own.get(JOURNALD, {}),
@@ -129,6 +134,14 @@ def _health() -> tuple[Mapping[str, Any] | None, str]:
     except InquestError as error:
         return None, error.message
     return health, ""
+
+
+def _channels() -> Sequence[Mapping[str, Any]]:
+    try:
+        found: Sequence[Mapping[str, Any]] = client.get("/alerts")["channels"]
+    except InquestError:
+        return ()
+    return found
 
 
 def _output(*argv: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from forensics.cli.doctor.facts import Facts
 from forensics.cli.doctor.row import Row, failed, ok, warning
+from forensics.report import one_line
 
 
 def settings(facts: Facts) -> Iterator[Row]:
@@ -39,14 +40,16 @@ def restarts(facts: Facts) -> Row | None:
 
 
 def alerts(facts: Facts) -> Iterator[Row]:
-    """One row a channel; the journal is always one."""
-    for channel, states in sorted((facts.health or {}).get("alerts", {}).items()):
-        waiting, delivered = states.get("waiting", 0), states.get("delivered", 0)
-        if waiting:
-            remedy = f"`inquest alerts status` says why, `sudo inquest alerts test {channel}` tries it."
-            yield warning("alerts", f"{channel}: {waiting} wait to be delivered", remedy)
+    """One row a channel; the journal is always one. Messages that wait for their time are no trouble."""
+    for channel in facts.channels:
+        name, waiting = channel["name"], channel["waiting"]
+        if channel["type"] == "gone":
+            continue
+        if waiting and channel["last_error"]:
+            remedy = f"`inquest alerts status` shows them, `sudo inquest alerts test {name}` tries it."
+            yield warning("alerts", f"{name}: {waiting} not delivered yet: {one_line(channel['last_error'])}", remedy)
         else:
-            yield ok("alerts", f"{channel}: {delivered} delivered, none waits")
+            yield ok("alerts", f"{name}: {channel['delivered']} delivered")
     if facts.settings is not None and not facts.settings.alerts.names:
         remedy = "Name somebody to be told in [alerts] of /etc/inquest/inquestd.toml, then restart inquestd."
         yield warning("alerts", "only the journal is told of a crash", remedy)

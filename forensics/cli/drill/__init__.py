@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
@@ -16,10 +17,12 @@ from forensics.cli.drill.play import Played, play, until
 from forensics.cli.drill.scenes import SCENES, Scene
 from forensics.cli.terminal import STATES, Formatted
 from forensics.errors import InputError, InquestError
+from forensics.report import one_line
+from forensics.shapes import WaitingShape
 from service.terminal import Format, console, print_json, print_table
 
 _STATES = {"right": "ok", "skipped": "skipped", "abstained": "warning", "wrong": "failed", "no verdict": "failed"}
-_TAKEN_SECONDS = 5.0
+_TRIED_SECONDS = 5.0
 _HEAD = ("death", "outcome", "verdict", "told", "seconds", "crash", "words")
 
 
@@ -54,13 +57,13 @@ def drill(
         except KeyboardInterrupt:
             typer.echo("interrupted; the scratch unit is gone", err=True)
             raise typer.Exit(130) from None
-    waiting = _waiting()
+    undelivered = _undelivered()
     if output is Format.JSON:
-        print_json({"deaths": [asdict(one) for one in played], "waiting": waiting})
+        print_json({"deaths": [asdict(one) for one in played], "undelivered": undelivered})
     elif not sys.stdout.isatty():
         print_table(_HEAD, map(_row, played))
-    for channel, count in waiting.items():
-        typer.echo(f"{channel}: {count} alerts wait to be delivered", err=True)
+    for channel, why in undelivered.items():
+        typer.echo(f"{channel}: alerts do not arrive: {one_line(why)}", err=True)
     if not all(one.good for one in played):
         raise typer.Exit(1)
 
@@ -84,16 +87,15 @@ def _check_watched(scenes: Sequence[Scene]) -> None:
             )
 
 
-def _waiting() -> dict[str, int]:
-    """How many alerts wait for each channel that does not take them within a few seconds."""
-    alerts: dict[str, dict[str, int]] = {}
+def _undelivered() -> dict[str, str]:
+    """Channels that do not take what they are sent, each with the reason. Given a few seconds to be tried at all."""
+    until(lambda: None if any(_is_due(one) for one in client.get("/alerts")["waiting"]) else True, _TRIED_SECONDS)
+    channels = client.get("/alerts")["channels"]
+    return {one["name"]: one["last_error"] for one in channels if one["waiting"] and one["last_error"]}
 
-    def all_taken() -> bool | None:
-        alerts.update(client.get("/healthz")["alerts"])
-        return None if any(states.get("waiting") for states in alerts.values()) else True
 
-    until(all_taken, _TAKEN_SECONDS)
-    return {channel: states["waiting"] for channel, states in alerts.items() if states.get("waiting")}
+def _is_due(message: WaitingShape) -> bool:
+    return message["attempts"] == 0 and datetime.fromisoformat(message["due_at"]) <= datetime.now(UTC)
 
 
 @contextmanager
