@@ -126,7 +126,9 @@ def _reported(failure: Failure | None) -> str | None:
 def _others(ending: Ending, event: Event) -> bool:
     """Whether the record is about a process or a GPU that is not ours."""
     if isinstance(event, Xid) and event.xid_pid is not None:
-        return True  # `_names_us` knows ours.
+        # `_names_us` knows ours, but behind a pipe or in a container no scheduler is known by its number.
+        anonymous = "scheduler" not in ending.run.pids.values()
+        return not (anonymous and (event.name or "").startswith("sglang::"))
     gpus = [gpu for gpu in ending.timeline.all(GpuMemory) if any(ending.run.owns_pid(p.pid) for p in gpu.processes)]
     return bool(gpus)
 

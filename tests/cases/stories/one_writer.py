@@ -65,6 +65,26 @@ def behind_a_client(j: Journal) -> None:
     life.expect("hang", "likely", subclass="scheduler-watchdog")
 
 
+@case("gpu-fault/behind-a-container-client")
+def lost_behind_a_client(j: Journal) -> None:
+    """The driver names a scheduler by a number of the host, which the client's unit does not know."""
+    life = relayed(j, comm="docker", command="docker run --rm --gpus all lmsysorg/sglang")
+    life.up()
+    j.kernel("NVRM: Xid (PCI:0000:41:00): 79, pid=90417, name=sglang::schedul, GPU has fallen off the bus.")
+    life.scheduler_raised(SERVE, "torch.AcceleratorError: CUDA error: unknown error").self_kill()
+    life.expect("gpu-fault", "likely", subclass="xid-79", decisive="Xid")
+
+
+@case("gpu-fault/near-miss-training-beside-a-container")
+def training_beside_a_client(j: Journal) -> None:
+    """Another program's GPU falls off the bus while the server fails by itself."""
+    life = relayed(j, comm="docker", command="docker run --rm --gpus all lmsysorg/sglang")
+    life.up()
+    j.kernel("NVRM: Xid (PCI:0000:81:00): 79, pid=90511, name=train.py, GPU has fallen off the bus.")
+    life.scheduler_raised(SERVE, ILLEGAL).self_kill()
+    life.expect("cuda-error", "likely", decisive="illegal memory access")
+
+
 @case("kernel-oom/behind-tee")
 def oom_behind_tee(j: Journal) -> None:
     """The kernel names the scheduler by its pid, which wrote no line: its cgroup and its name tell whose it is."""
