@@ -135,6 +135,7 @@ class Outbox:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._states: tuple[int, dict[str, dict[str, int]]] = (-1, {})
 
     def take(self, sink: str, now_usec: int) -> Delivery | None:
         """The next message of a sink, if its time has come. It counts as tried from here on: it may arrive, so nothing
@@ -195,13 +196,16 @@ class Outbox:
             return {row["sink"]: row["n"] for row in db.execute(sql, (now_usec,))}
 
     def states(self) -> dict[str, dict[str, int]]:
-        """How many messages of each sink are in which state."""
-        with self._database.reading() as db:
-            found = db.execute("SELECT sink, state, count(*) AS n FROM outbox GROUP BY sink, state").fetchall()
-        result: dict[str, dict[str, int]] = {}
-        for row in found:
-            result.setdefault(row["sink"], {})[row["state"]] = row["n"]
-        return result
+        """How many messages of each sink are in which state. Counted once after each change of the store."""
+        changes, states = self._database.changes, self._states
+        if states[0] != changes:
+            with self._database.reading() as db:
+                found = db.execute("SELECT sink, state, count(*) AS n FROM outbox GROUP BY sink, state").fetchall()
+            counts: dict[str, dict[str, int]] = {}
+            for row in found:
+                counts.setdefault(row["sink"], {})[row["state"]] = row["n"]
+            self._states = states = changes, counts
+        return states[1]
 
 
 def _next(db: sqlite3.Connection, sink: str, now_usec: int) -> sqlite3.Row | None:
