@@ -18,14 +18,14 @@ from service.spec import ServerSpec
 __all__ = ["CONTEXT_BYTES", "EXACTNESS", "Forecast", "forecast", "mem_fraction"]
 
 EXACTNESS = (
-    "How exact: in starts on an H200 (SGLang 0.5.17, dense models, mem_fraction_static given or not) the token count "
-    "was within 0.2 % of SGLang's own where the free memory was known, and with the GPU to itself within 0.5 % from "
-    "the GPU's size alone. The KV cache of a token and the state of a request follow SGLang's own formulas; published "
-    "logs of models on several GPUs, with sliding windows and with linear attention agree to 0.3 %. Not checked "
-    "against a start: weights that are quantised or spread over GPUs (the files' size divided by the GPUs, which "
-    "kernels may pad or repack), and a mem_fraction_static that SGLang chooses on other GPUs: expect some percent. "
-    "CUDA graphs are a rule of thumb, good to a factor of two; activations are not computed: both have to live in "
-    "what stays free."
+    "How exact: in starts on one H200 and on two (SGLang 0.5.17, dense models, mem_fraction_static given or not) the "
+    "token count was within 0.2 % of SGLang's own where the free memory was known, and with the GPU to itself within "
+    "0.7 % from the GPU's size alone. The KV cache of a token and the state of a request follow SGLang's own formulas; "
+    "published logs of models on several GPUs, with sliding windows and with linear attention agree to 0.3 %. Not "
+    "checked against a start: quantised weights and weights of real size spread over GPUs (the files' size divided by "
+    "the GPUs, which kernels may pad or repack), and a mem_fraction_static that SGLang chooses on other GPUs: expect "
+    "some percent. CUDA graphs are a rule of thumb, good to a factor of two; activations are not computed: both have "
+    "to live in what stays free."
 )
 # A CUDA context with torch's first allocations, and what the driver keeps; seen: 1.2 GiB of an H200.
 CONTEXT_BYTES = int(1.2 * 2**30)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 __all__ = ["Observed", "observed"]
 
+_OTHER_RANK = re.compile(r"\[\d{4}-\d\d-\d\d [\d:.]+(?: [A-Z_]+\d+)*? [A-Z_]+[1-9]\d*(?: [A-Z_]+\d+)*\] ")
 _BEFORE = re.compile(r"Load weight begin\. avail mem=([\d.]+) GB")
 _WEIGHTS = re.compile(r"Load weight end\..*\bmem usage=([\d.]+) GB")
 _POOL = re.compile(
@@ -37,9 +38,11 @@ class Observed:
 
 
 def observed(lines: Iterable[str]) -> Observed:
-    """The figures of the last start in these lines; of several ranks, those of the first to print each."""
+    """The figures of the last start in these lines; of several ranks, those of rank 0."""
     found = Observed()
     for line in lines:
+        if _OTHER_RANK.search(line):
+            continue
         if "server_args=" in line:
             found = Observed()
         if (m := _BEFORE.search(line)) and found.before_gib is None:

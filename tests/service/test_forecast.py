@@ -129,6 +129,46 @@ def test_real_start_beside_a_stranger(target: Model, tmp_path: Path) -> None:
     assert made.free_bytes / GIB == pytest.approx(1.84, abs=0.4)
 
 
+KV = "KV Cache is allocated. dtype: torch.bfloat16, #tokens: 9663304"
+TWO_RANKS = f"""\
+[2026-11-29 10:02:03] server_args=ServerArgs(model_path='/m', tp_size=2)
+[2026-11-29 10:02:13 TP1] Load weight begin. avail mem=138.31 GB
+[2026-11-29 10:02:13 TP1] Load weight end. elapsed=0.1 s, type=LlamaForCausalLM, avail mem=138.27 GB, mem usage=0.05 GB.
+[2026-11-29 10:02:13 TP0] Load weight begin. avail mem=138.31 GB
+[2026-11-29 10:02:13 TP0] Load weight end. elapsed=0.1 s, type=LlamaForCausalLM, avail mem=138.27 GB, mem usage=0.04 GB.
+[2026-11-29 10:02:13 TP0] Load weight begin. avail mem=138.27 GB
+loading shards:   0% Completed | 0/1 [00:00<?, ?it/s][2026-11-29 10:02:13 TP1] Load weight end. elapsed=0.01 s, \
+type=LlamaForCausalLMEagle3, avail mem=138.27 GB, mem usage=0.05 GB.
+[2026-11-29 10:02:13 TP0] Load weight end. elapsed=0.01 s, type=LlamaForCausalLMEagle3, avail mem=138.27 GB, \
+mem usage=0.01 GB.
+[2026-11-29 10:02:14 TP1] {KV}, K size: 36.86 GB, V size: 36.86 GB
+[2026-11-29 10:02:14 TP1] {KV}, K size: 4.61 GB, V size: 4.61 GB
+[2026-11-29 10:02:14 TP0] {KV}, K size: 36.86 GB, V size: 36.86 GB
+[2026-11-29 10:02:14 TP0] {KV}, K size: 4.61 GB, V size: 4.61 GB
+[2026-11-29 10:02:15 TP1] Capture target verify CUDA graph end. elapsed=1.40 s, mem usage=0.05 GB, avail mem=54.64 GB.
+[2026-11-29 10:02:15 TP0] Capture target verify CUDA graph end. elapsed=1.37 s, mem usage=0.05 GB, avail mem=54.64 GB.
+[2026-11-29 10:02:21 TP0] max_total_num_tokens=9663304, chunked_prefill_size=8192, max_prefill_tokens=16384, \
+max_running_requests=16, context_len=16384, available_gpu_mem=54.54 GB
+"""
+
+
+def test_real_start_on_two_gpus(target: Model, tmp_path: Path) -> None:
+    """Two such GPUs, tp_size 2, EAGLE3: the ranks write in turn, and rank 0's figures count."""
+    own = observed(TWO_RANKS.splitlines())
+    assert own == Observed(
+        before_gib=138.31, weights_gib=[0.04, 0.01], kv_gib=[73.72, 9.22], kv_tokens=[9663304, 9663304],
+        graphs_gib=0.05, max_total_num_tokens=9663304, max_running_requests=16, available_gib=54.54,
+    )  # fmt: skip
+    draft = big(tmp_path / "d", "LlamaForCausalLM", 1)
+    memory = "mem_fraction_static = 0.6\nmax_running_requests = 16\n[parallel]\ntp_size = 2"
+    made = forecast(spec(EAGLE.format(3).replace("EAGLE", "EAGLE3"), memory), target, draft,
+                    gpu_bytes=H200_BYTES, before_bytes=int(138.31 * GIB), version=(0, 5, 17))  # fmt: skip
+    assert made.pool_tokens == pytest.approx(9663304, rel=0.001)
+    assert made.target.kv_bytes_per_token * made.pool_tokens / GIB == pytest.approx(73.72, rel=0.001)
+    assert made.target.weight_bytes / GIB == pytest.approx(0.02, abs=0.02)
+    assert made.free_bytes / GIB == pytest.approx(54.54, abs=1.0)
+
+
 def test_older_release_puts_the_draft_on_top(target: Model, tmp_path: Path) -> None:
     draft = big(tmp_path / "d", "LlamaForCausalLMEagle", 1)
     old = forecast(spec(EAGLE.format(3)), target, draft, gpu_bytes=H200_BYTES, version=(0, 5, 10))
