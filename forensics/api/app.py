@@ -38,7 +38,14 @@ def create_app(
         redoc_url=None,
     )
     # The last one added is the first to be asked.
-    app.add_middleware(Conditional, changes=lambda: store.changes)
+    app.add_middleware(
+        Conditional,
+        kept={
+            r"/crashes([/?].*)?": lambda: store.changes_of_ended,
+            # Lives up to now change with the clock too.
+            r"/(runs|servers)([/?].*)?|/lives\?(.*&)?until=.*": lambda: store.changes,
+        },
+    )
     if access.origins:
         app.add_middleware(CORSMiddleware, allow_origins=sorted(access.origins), allow_headers=["Authorization"])
     app.add_middleware(Door, access=access)

@@ -5,7 +5,7 @@ The tag is a digest of the answer itself: a crash changes with late evidence too
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -14,9 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 STREAMS = frozenset({"/events"})
 MOST_BYTES = 4 * 2**20
-"""So much of the last answers is kept."""
-_OF_THE_STORE = re.compile(r"/(crashes|runs|servers)([/?].*)?|/lives\?(.*&)?until=.*")
-"""Addresses whose answers change with the store alone; lives up to now change with the clock too."""
+"""So much of the last answers is kept, of each kind."""
 
 Key = tuple[str, bytes, str]
 
@@ -38,7 +36,7 @@ class Whole:
 
 
 class Answered:
-    """The answers since the store's last change; `changes` counts those."""
+    """The answers of one kind since the last change of what they are made of; `changes` counts those."""
 
     def __init__(self, changes: Callable[[], int]) -> None:
         self._changes = changes
@@ -64,11 +62,12 @@ class Answered:
 
 
 class Conditional:
-    """ASGI middleware. Answers in several parts pass as they are, and so does all that is not 200."""
+    """ASGI middleware. Answers in several parts pass as they are, and so does all that is not 200. `kept` are patterns
+    of the addresses whose answers depend on the store alone, each with what counts the changes of their part of it."""
 
-    def __init__(self, app: ASGIApp, changes: Callable[[], int]) -> None:
+    def __init__(self, app: ASGIApp, kept: Mapping[str, Callable[[], int]]) -> None:
         self._app = app
-        self._answered = Answered(changes)
+        self._kept = [(re.compile(pattern), Answered(changes)) for pattern, changes in kept.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD") or scope["path"] in STREAMS:
@@ -78,7 +77,9 @@ class Conditional:
         headers = Headers(scope=scope)
         known = _tags(headers.get("if-none-match", ""))
         key = scope["path"], scope["query_string"], headers.get("accept", "")
-        whole, as_of = self._answered.find(key)
+        address = f"{scope['path']}?{scope['query_string'].decode('latin-1')}"
+        answered = next((kind for pattern, kind in self._kept if pattern.fullmatch(address)), None)
+        whole, as_of = answered.find(key) if answered is not None else (None, 0)
         start: Message | None = None
 
         async def give(whole: Whole) -> None:
@@ -94,8 +95,8 @@ class Conditional:
                 first, start = start, None
                 if first["status"] == 200 and not message.get("more_body", False):
                     whole = _whole(first, message)
-                    if _OF_THE_STORE.fullmatch(f"{scope['path']}?{scope['query_string'].decode('latin-1')}"):
-                        self._answered.keep(key, as_of, whole)
+                    if answered is not None:
+                        answered.keep(key, as_of, whole)
                     await give(whole)
                     return
                 await send(first)

@@ -36,6 +36,7 @@ class Store:
     def __init__(self, path: Path, channels: Iterable[Channel] = ()) -> None:
         self._database = Database(path)
         self._channels = tuple(channels)
+        self._changes_of_ended = 0
         self._place = Place(self._database, self._channels)
         self.outbox = Outbox(self._database)
         self.runs = Runs(self._database)
@@ -49,6 +50,11 @@ class Store:
     def changes(self) -> int:
         """A number that rises with whatever is written: what was read at the same one is still so."""
         return self._database.changes
+
+    @property
+    def changes_of_ended(self) -> int:
+        """The same for ended runs and their verdicts alone: checkpoints and deliveries leave them as they are."""
+        return self._changes_of_ended
 
     def save(self, crash: Crash, *, alert: bool = True) -> Crash | None:
         """Stores an ended run with its verdict, and in the same transaction the alerts that must go out for it.
@@ -95,6 +101,7 @@ class Store:
                 news.tell(db, START_LIMIT, row["invocation_id"], row["unit"], row["died_at_usec"])
                 if alert:
                     enqueue(db, _happening(START_LIMIT, row), self._channels)
+        self._changes_of_ended += 1
         if stored is None and alert:
             self.news.judged(max(0, row["saved_at_usec"] - row["died_at_usec"]) / 1e6)
         if changed or gave_up:
@@ -233,6 +240,7 @@ class Store:
                 ).rowcount
             news.forget(db)
             forget_messages(db, oldest)
+        self._changes_of_ended += 1
         return gone
 
     def _find(self, name: str) -> Row | None:

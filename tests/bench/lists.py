@@ -113,6 +113,7 @@ def test_a_list_is_made_in_less_cpu_time_than_that(store: Store, path: str) -> N
         began = time.process_time()
         for _ in range(20):
             store._database.changes += 1
+            store._changes_of_ended += 1
             assert client.get(path).status_code == 200
         spent = (time.process_time() - began) / 20
     print(f"{path}: {spent * 1e3:.1f} ms of CPU time")
