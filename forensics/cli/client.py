@@ -48,24 +48,35 @@ def connection(base: str, timeout_seconds: float = TIMEOUT_SECONDS) -> http.clie
 
 def get(path: str, *, timeout_seconds: float = TIMEOUT_SECONDS, **parameters: object) -> Any:
     """The JSON that the API answers. InquestError when it does not answer, or answers with a problem."""
-    base = address()
     query = urlencode({name: value for name, value in parameters.items() if value is not None})
-    asking = connection(base, timeout_seconds)
+    content = fetch(f"{path}?{query}" if query else path, timeout_seconds=timeout_seconds)
     try:
-        asking.request("GET", f"{path}?{query}" if query else path)
+        return json.loads(content)
+    except ValueError as error:
+        raise _silent(error) from error
+
+
+def fetch(target: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> bytes:
+    """The body that the API answers. InquestError as with `get`."""
+    asking = connection(address(), timeout_seconds)
+    try:
+        asking.request("GET", target)
         answer = asking.getresponse()
-        content = json.loads(answer.read())
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        raise InquestError(
-            "daemon-silent",
-            f"inquestd does not answer at {base}: {error}",
-            "Is it running? See `systemctl status inquestd`; it says more in `journalctl -u inquestd`.",
-        ) from error
+        if answer.status != 200:
+            raise problem(answer)
+        return answer.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise _silent(error) from error
     finally:
         asking.close()
-    if answer.status != 200:
-        raise _problem(content, answer.reason)
-    return content
+
+
+def _silent(error: Exception) -> InquestError:
+    return InquestError(
+        "daemon-silent",
+        f"inquestd does not answer at {address()}: {error}",
+        "Is it running? See `systemctl status inquestd`; it says more in `journalctl -u inquestd`.",
+    )
 
 
 def problem(answer: http.client.HTTPResponse) -> InquestError:
@@ -74,8 +85,4 @@ def problem(answer: http.client.HTTPResponse) -> InquestError:
         content = json.loads(answer.read())
     except (OSError, http.client.HTTPException, ValueError):
         content = {}
-    return _problem(content, answer.reason)
-
-
-def _problem(content: Any, reason: str) -> InquestError:
-    return InquestError(content.get("code", "problem"), content.get("detail", reason), content.get("hint", ""))
+    return InquestError(content.get("code", "problem"), content.get("detail", answer.reason), content.get("hint", ""))

@@ -1,5 +1,6 @@
 """`inquest show`: the inquest on one crash."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,11 +10,13 @@ from forensics.cli.crashes import fetched
 from forensics.cli.terminal import Formatted, print_lines
 from forensics.errors import InquestError
 from forensics.inquest import report
-from forensics.report import died
+from forensics.report import died, size_words
 from forensics.shapes import CrashShape
 from service.terminal import Format, print_json
 
 _NEAR = 3
+# The journal's lines are looked up anew.
+_BUNDLE_SECONDS = 60.0
 _LOOKED_THROUGH = 500
 
 
@@ -28,13 +31,34 @@ def show(
         ),
     ] = None,
     output: Formatted = Format.TEXT,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write all of its evidence to this file (.tar.zst, secrets removed) instead: for `inquest analyze`,"
+            " or to attach to a report.",
+            dir_okay=False,
+        ),
+    ] = None,
 ) -> None:
     """The inquest on one crash: verdict, timeline, what it was not, what to do."""
     crash = _newest() if which is None else _named(which)
-    if output is Format.JSON:
+    if bundle is not None:
+        _write(bundle, client.fetch(f"/crashes/{crash['id']}/evidence.tar.zst", timeout_seconds=_BUNDLE_SECONDS))
+    elif output is Format.JSON:
         print_json(crash)
     else:
         print_lines(report(crash))
+
+
+def _write(bundle: Path, content: bytes) -> None:
+    try:
+        bundle.write_bytes(content)
+    except OSError as error:
+        raise InquestError(
+            "bundle-unwritable", f"{bundle}: {error.strerror}", "Name a file that you may write."
+        ) from error
+    typer.echo(f"wrote {bundle}, {size_words(len(content))}")
 
 
 def _newest() -> CrashShape:

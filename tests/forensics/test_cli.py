@@ -169,6 +169,19 @@ def test_show_takes_a_servers_name_for_its_newest_crash(
 
 
 @pytest.mark.usefixtures("api")
+def test_show_writes_the_evidence_to_a_file(
+    store: Store, inquest: Inquest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.save(crash(1))
+    bundle = tmp_path / "evidence.tar.zst"
+    assert inquest("show", "--bundle", str(bundle)) == 0
+    assert capsys.readouterr().out.startswith(f"wrote {bundle}, ")
+    assert bundle.read_bytes().startswith(bytes.fromhex("28b52ffd"))  # zstd's magic number
+    assert inquest("show", "--bundle", str(tmp_path / "no" / "folder")) == 1
+    assert capsys.readouterr().err.startswith(f"inquest: {tmp_path}/no/folder: No such file or directory\n")
+
+
+@pytest.mark.usefixtures("api")
 def test_a_mistyped_id_is_told_with_what_comes_near(
     store: Store, inquest: Inquest, capsys: pytest.CaptureFixture[str]
 ) -> None:
