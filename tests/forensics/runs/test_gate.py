@@ -26,8 +26,9 @@ def entries(seed: int) -> list[tuple[int, Fields]]:
     for number in range(600):
         run = RUNS[number >= 300]
         text = decode(1, 1000 + number) if rng.random() < 0.6 else rng.choice(OTHERS)
+        stamp = f"[2026-03-01 12:{number // 60:02}:{number % 60:02}]"
         line = {"_PID": str(100 + (number >= 300)), "_TRANSPORT": "stdout", "_SYSTEMD_UNIT": UNIT, "_COMM": "python",
-                "_SYSTEMD_INVOCATION_ID": run, "MESSAGE": f"[2026-03-01 12:{number // 60:02}:{number % 60:02}] {text}"}  # fmt: skip
+                "_SYSTEMD_INVOCATION_ID": run, "MESSAGE": f"{stamp} {text}"}  # fmt: skip
         made.append((1_000_000 + number * 1000, line))
     return made
 
