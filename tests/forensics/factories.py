@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from forensics.api import Health, SourceHealth
 from forensics.events import Event, Gap, ProcessExit, Record, Rejected, Traceback, UnitResult
 from forensics.model import (
     Crash,
@@ -171,3 +172,16 @@ def open_run(number: int = 1, unit: str = "sglang-demo.service") -> RunRecord:
         events=[traceback()],
         gaps=[Gap(source="gpu", reason="no NVIDIA driver on this machine")],
     )
+
+
+HEALTH = Health(
+    version="1.2.3",
+    started_at=datetime(2026, 3, 1, 11, 0, tzinfo=UTC),
+    units=("sglang-*.service",),
+    read_to=datetime(2026, 3, 1, 12, 0, tzinfo=UTC),
+    open_runs=1,
+    sources=(
+        SourceHealth(name="journal", state="reading"),
+        SourceHealth(name="gpu", state="blind", detail="no NVIDIA driver on this machine"),
+    ),
+)

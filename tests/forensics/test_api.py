@@ -4,7 +4,6 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import TypeAdapter
 
-from forensics.api import Health, SourceHealth, create_app, serve
+from forensics.api import create_app, serve
 from forensics.api.shapes import CrashesShape, HealthShape, ProblemShape, ServersShape
 from forensics.errors import InquestError, StoreError
 from forensics.model import Strength
@@ -21,19 +20,7 @@ from forensics.shapes import CrashShape, TimelineShape
 from forensics.store import Store
 from forensics.store.telling import Channel
 from tests.forensics.channels import everybody
-from tests.forensics.factories import clean, crash, invocation, open_run
-
-HEALTH = Health(
-    version="1.2.3",
-    started_at=datetime(2026, 3, 1, 11, 0, tzinfo=UTC),
-    units=("sglang-*.service",),
-    read_to=datetime(2026, 3, 1, 12, 0, tzinfo=UTC),
-    open_runs=1,
-    sources=(
-        SourceHealth(name="journal", state="reading"),
-        SourceHealth(name="gpu", state="blind", detail="no NVIDIA driver on this machine"),
-    ),
-)
+from tests.forensics.factories import HEALTH, clean, crash, invocation, open_run
 
 
 @pytest.fixture

@@ -6,49 +6,19 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
-from forensics.__main__ import main
 from forensics.api import Access, create_app, serve
 from forensics.cli import COMMANDS, client
 from forensics.cli.since import parse_since
 from forensics.errors import InquestError
 from forensics.model import Strength
 from forensics.store import Store
-from tests.forensics.factories import crash, invocation
-from tests.forensics.test_api import HEALTH
-
-Inquest = Callable[..., int]
-
-
-@pytest.fixture
-def api(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The API, really served; `inquest` is told where."""
-    serving = serve(create_app(store, lambda: HEALTH), "127.0.0.1", 0)
-    address = f"http://127.0.0.1:{serving.port}"
-    monkeypatch.setenv("INQUEST_API", address)
-    yield address
-    serving.close()
-
-
-@pytest.fixture
-def inquest(monkeypatch: pytest.MonkeyPatch) -> Inquest:
-    """Runs the command line; the exit status."""
-
-    def run(*arguments: str) -> int:
-        monkeypatch.setattr(sys, "argv", ["inquest", *arguments])
-        with pytest.raises(SystemExit) as end:
-            main()
-        code = end.value.code
-        assert code is None or isinstance(code, int)
-        return code or 0
-
-    return run
-
+from tests.forensics.commandline import Inquest
+from tests.forensics.factories import HEALTH, crash, invocation
 
 # --- crashes -------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from forensics.cli.doctor.facts import Disk, Facts, Unit, read
 from forensics.cli.doctor.row import Row
 from forensics.cli.doctor.units import SETTINGS
 from forensics.settings import Settings
-from tests.forensics.test_cli import Inquest, inquest  # noqa: F401 — a fixture
+from tests.forensics.commandline import Inquest
 
 SOURCES = ("systemd", "server", "kernel", "coredump", "oomkillers", "unit", "cgroup", "process", "host", "gpu")
 UNIT: Unit = {
@@ -256,7 +256,7 @@ def rows_of(state: str) -> Callable[[Facts], list[Row]]:
 
 @pytest.mark.parametrize(("state", "status"), [("ok", 0), ("warning", 0), ("failed", 1)])
 def test_the_exit_status_is_1_where_something_failed(
-    inquest: Inquest,  # noqa: F811
+    inquest: Inquest,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     state: str,

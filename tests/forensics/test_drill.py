@@ -17,7 +17,7 @@ from forensics.cli.drill.play import Played, play
 from forensics.cli.drill.scenes import SCENES, Scene
 from forensics.errors import InquestError
 from forensics.explanations import EXPLANATIONS
-from tests.forensics.test_cli import Inquest, api, inquest  # noqa: F401 — fixtures
+from tests.forensics.commandline import Inquest
 
 SECONDS = 20.0
 
@@ -97,13 +97,13 @@ def test_only_a_right_verdict_that_was_told_is_good(outcome: str, told: bool, go
 # --- the command ---------------------------------------------------------------------------------------------
 
 
-def test_a_death_that_there_is_no_drill_for(inquest: Inquest, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_a_death_that_there_is_no_drill_for(inquest: Inquest, capsys: pytest.CaptureFixture[str]) -> None:
     assert inquest("drill", "--cause", "gpu-fault") == 2
     assert "no drill for 'gpu-fault'" in capsys.readouterr().err
 
 
 def test_it_needs_root(
-    inquest: Inquest,  # noqa: F811
+    inquest: Inquest,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -114,7 +114,7 @@ def test_it_needs_root(
 
 @pytest.mark.usefixtures("api")
 def test_what_the_daemon_does_not_watch_is_not_drilled(
-    inquest: Inquest,  # noqa: F811
+    inquest: Inquest,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -137,7 +137,7 @@ def _never(scene: Scene) -> Played:
     [("right", True, 0), ("right", False, 1), ("wrong", True, 1), ("no verdict", None, 1)],
 )
 def test_the_exit_status_tells_whether_all_went_well(
-    inquest: Inquest,  # noqa: F811
+    inquest: Inquest,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     outcome: str,
@@ -160,7 +160,7 @@ def _played(scene: Scene, outcome: str, told: bool | None) -> Played:
 
 @pytest.mark.usefixtures("api")
 def test_an_interrupted_drill_says_so(
-    inquest: Inquest,  # noqa: F811
+    inquest: Inquest,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -16,7 +16,7 @@ from forensics.sources.export import read_json
 from tests.cases import build
 from tests.cases.replay import replay
 from tests.cases.story import Journal
-from tests.forensics.test_cli import Inquest, inquest  # noqa: F401 — a fixture
+from tests.forensics.commandline import Inquest
 
 # What stands for a thing that one does something to: keys of a spec, directives, variables, options, commands.
 _TERM = re.compile(r"--[a-z][a-z-]+|\b[a-z]+(?:_[a-z0-9]+)+\b|\b[A-Z][A-Za-z0-9_]+(?==)|\bss -ltnp")
@@ -76,7 +76,7 @@ def test_what_an_explanation_says_to_set_is_advised_somewhere() -> None:
 
 
 def test_explain_works_without_a_daemon(
-    inquest: Inquest,  # noqa: F811
+    inquest: Inquest,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -88,13 +88,13 @@ def test_explain_works_without_a_daemon(
     assert "raise memory_max in the spec" in out
 
 
-def test_all_causes_in_one_table(inquest: Inquest, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_all_causes_in_one_table(inquest: Inquest, capsys: pytest.CaptureFixture[str]) -> None:
     assert inquest("explain") == 0
     head, *rows = capsys.readouterr().out.splitlines()
     assert head.split() == ["cause", "family", "what", "it", "is"]
     assert [row.split()[0] for row in rows] == list(EXPLANATIONS)
 
 
-def test_a_cause_that_is_none(inquest: Inquest, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_a_cause_that_is_none(inquest: Inquest, capsys: pytest.CaptureFixture[str]) -> None:
     assert inquest("explain", "kernel-ooms") == 2
     assert capsys.readouterr().err == "inquest: no cause is called 'kernel-ooms'\nDid you mean kernel-oom?\n"

@@ -20,9 +20,7 @@ from forensics.cli.stream import Happened, events, parsed
 from forensics.cli.watch import described
 from forensics.errors import InquestError
 from forensics.store import Store
-from tests.forensics.factories import clean, crash, invocation
-from tests.forensics.test_api import HEALTH
-from tests.forensics.test_cli import api  # noqa: F401 — a fixture
+from tests.forensics.factories import HEALTH, clean, crash, invocation
 
 DEADLINE_SECONDS = 20.0
 

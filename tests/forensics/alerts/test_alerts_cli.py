@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,20 +11,20 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import TypeAdapter
 
-from forensics.__main__ import main
 from forensics.alerts.decide import Manner
 from forensics.alerts.routing import Addressee
-from forensics.api import create_app, serve
+from forensics.api import create_app
 from forensics.api.examples import EXAMPLES
 from forensics.shapes import AlertsShape
 from forensics.store import Store
 from forensics.store.rows import now_usec
 from forensics.store.telling import Channel
-from tests.forensics.factories import crash
+from tests.forensics.commandline import Inquest
+from tests.forensics.factories import HEALTH, crash
 from tests.forensics.receiver import Receiver, receiving
-from tests.forensics.test_api import HEALTH
 
-Inquest = Callable[..., int]
+pytestmark = pytest.mark.usefixtures("api")
+
 MANNER = Manner(gather_seconds=(600.0,))
 
 
@@ -36,22 +35,6 @@ def channels() -> tuple[Channel, ...]:
         Addressee(name="pager", type="webhook", manner=MANNER),
         Addressee(name="chat", type="apprise", manner=MANNER),
     )
-
-
-@pytest.fixture
-def inquest(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inquest]:
-    """Runs the command line against a served API; the exit status."""
-    serving = serve(create_app(store, lambda: HEALTH), "127.0.0.1", 0)
-    monkeypatch.setenv("INQUEST_API", f"http://127.0.0.1:{serving.port}")
-
-    def run(*arguments: str) -> int:
-        monkeypatch.setattr(sys, "argv", ["inquest", *arguments])
-        with pytest.raises(SystemExit) as end:
-            main()
-        return int(end.value.code or 0)
-
-    yield run
-    serving.close()
 
 
 def happens(store: Store) -> None:

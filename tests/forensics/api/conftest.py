@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 
 from forensics.api import Serving, create_app, serve
 from forensics.store import Store
-from tests.forensics.test_api import HEALTH
+from tests.forensics.factories import HEALTH
 
 CAUSES = (("kernel-oom", "kernel-oom"), ("python-exception", "traceback"))
 

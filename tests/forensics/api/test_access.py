@@ -12,8 +12,8 @@ from forensics.daemon import access_of
 from forensics.errors import SettingsError
 from forensics.settings import Api, Secret
 from forensics.store import Store
-from tests.forensics.factories import crash
-from tests.forensics.test_api import HEALTH, problem
+from tests.forensics.factories import HEALTH, crash
+from tests.forensics.test_api import problem
 
 TOKEN = "4f1d2c3b4a59687776655443"
 

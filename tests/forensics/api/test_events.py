@@ -13,8 +13,7 @@ from forensics.api import Serving, create_app, events, serve
 from forensics.model import Strength
 from forensics.store import Store
 from tests.forensics.api.listener import Listener
-from tests.forensics.factories import clean, crash, invocation, open_run
-from tests.forensics.test_api import HEALTH
+from tests.forensics.factories import HEALTH, clean, crash, invocation, open_run
 
 
 def test_what_happens_is_told_as_it_happens(serving: Serving, store: Store) -> None:

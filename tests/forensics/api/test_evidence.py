@@ -20,9 +20,9 @@ from forensics.sources.export import read_export
 from forensics.sources.journal_streams import entry_at, open_reader
 from forensics.store import Store
 from tests.cases.replay import replay
-from tests.forensics.factories import crash, invocation
+from tests.forensics.factories import HEALTH, crash, invocation
 from tests.forensics.sources.journals import Fields, write_journal
-from tests.forensics.test_api import HEALTH, problem
+from tests.forensics.test_api import problem
 
 CASE = Path(__file__).parents[2] / "cases" / "python-exception" / "tensor-sizes-0.5.23"
 UNIT = "sglang-demo.service"

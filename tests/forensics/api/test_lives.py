@@ -15,8 +15,8 @@ from forensics.runs.shapes import RunDetailShape, TuningShape
 from forensics.shapes import AlertsShape, CrashShape, TimelineShape
 from forensics.store import Store
 from forensics.timeline import Timeline
-from tests.forensics.factories import clean, crash, invocation, open_run, record
-from tests.forensics.test_api import HEALTH, conforms, problem
+from tests.forensics.factories import HEALTH, clean, crash, invocation, open_run, record
+from tests.forensics.test_api import conforms, problem
 
 DAY = "since=2026-03-01T00:00:00Z&until=2026-03-02T00:00:00Z"
 

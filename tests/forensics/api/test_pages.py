@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from forensics.api import create_app
 from forensics.store import Store
-from tests.forensics.factories import crash
-from tests.forensics.test_api import HEALTH
+from tests.forensics.factories import HEALTH, crash
 
 UNITS = ("sglang-demo.service", "sglang-other.service")
 DEATHS = st.lists(st.tuples(st.integers(0, 12), st.sampled_from(UNITS)), max_size=12)

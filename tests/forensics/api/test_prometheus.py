@@ -22,8 +22,7 @@ from forensics.store import Store
 from tests import debian
 from tests.forensics.api.conftest import CAUSES
 from tests.forensics.channels import everybody
-from tests.forensics.factories import crash, open_run, record
-from tests.forensics.test_api import HEALTH
+from tests.forensics.factories import HEALTH, crash, open_run, record
 
 SHARE = Path(__file__).parents[3] / "deploy/rootfs/usr/local/share/inquest"
 RULES = SHARE / "prometheus.rules.yml"

@@ -19,8 +19,8 @@ from forensics.store import Store
 from forensics.tracker import Tracker
 from tests.cases.replay import Judged, judge, replay
 from tests.cases.story import Journal, Life
+from tests.forensics.factories import HEALTH
 from tests.forensics.rules.telling import SERVE, memory_of, memory_of_host, told, unified_gpu, verdict_on
-from tests.forensics.test_api import HEALTH
 
 ANSWERS = ("cause", "strength", "subclass", "summary", "fingerprint", "phase")
 

@@ -7,8 +7,9 @@ from forensics.api import create_app
 from forensics.api.shapes import RunsShape
 from forensics.runs.shapes import RunDetailShape, TuningShape
 from forensics.store import Store
+from tests.forensics.factories import HEALTH
 from tests.forensics.runs.test_store import campaign
-from tests.forensics.test_api import HEALTH, conforms, problem
+from tests.forensics.test_api import conforms, problem
 
 
 @pytest.fixture
