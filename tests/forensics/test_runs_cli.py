@@ -9,11 +9,9 @@ import pytest
 
 from forensics.cli.runs import argument
 from forensics.store import Store
+from tests.forensics.commandline import Inquest
 from tests.forensics.runs.lives import decode, start
 from tests.forensics.runs.test_store import campaign
-from tests.forensics.test_cli import Inquest, api, inquest
-
-__all__ = ["api", "inquest"]
 
 pytestmark = pytest.mark.usefixtures("api")
 

@@ -18,10 +18,8 @@ from forensics.cli.systemctl import UnitNow
 from forensics.errors import InputError, InquestError
 from forensics.runs.dropin import directives
 from forensics.runs.overrides import parse, parse_sweep
+from tests.forensics.commandline import Inquest
 from tests.forensics.runs.test_compare import steps
-from tests.forensics.test_cli import Inquest, inquest
-
-__all__ = ["inquest"]
 
 UNIT = "sglang-demo.service"
 SPEC = """
