@@ -54,7 +54,7 @@ def advise(cause: str, finding: Finding | None, phase: Phase, ending: Ending) ->
         case "cuda-oom":
             return _cuda_oom(finding, phase, ending)
         case "cuda-error":
-            return _cuda_error(subclass, finding.summary)
+            return _cuda_error(subclass, finding.summary, ending)
         case "gpu-fault":
             return _gpu_fault(finding)
         case "external-signal":
@@ -183,12 +183,14 @@ _BLOCKING = {"HIP": "AMD_SERIALIZE_KERNEL=3", "ROCm": "AMD_SERIALIZE_KERNEL=3", 
 """What CUDA_LAUNCH_BLOCKING=1 is called elsewhere."""
 
 
-def _cuda_error(subclass: str, summary: str) -> tuple[str, ...]:
+def _cuda_error(subclass: str, summary: str, ending: Ending) -> tuple[str, ...]:
     if any(word in subclass for word in _BUILD_MISFIT):
         return ("Install builds of torch and sgl-kernel for this GPU and driver, or a newer driver.",)
     if "captur" in subclass:
         return ("Start once with disable_cuda_graph: then the operation that cannot be captured shows itself.",)
     switch = _BLOCKING.get(summary.partition(" ")[0], "CUDA_LAUNCH_BLOCKING=1")
+    if (state := ending.timeline.last(UnitState)) is not None and state.launch_blocking:
+        return (f"Look for the innermost frame's kernel in SGLang's issues: with {switch} it is the one that failed.",)
     return (f"Run once with {switch} in [env]: then the traceback shows the kernel that really failed.",)
 
 

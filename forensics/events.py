@@ -556,7 +556,8 @@ class ProcessTree(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitState(Event):
-    """Properties of the unit over D-Bus, read while `invocation_id` was still this run's."""
+    """Properties of the unit over D-Bus, read while `invocation_id` was still this run's. `launch_blocking` is whether
+    its environment makes the runtime wait for each kernel, so that an error is reported where it happened."""
 
     kind = "unit-state"
     active_state: str
@@ -572,6 +573,7 @@ class UnitState(Event):
     oom_policy: str | None
     restart: str | None = None
     restart_usec: int | None = None
+    launch_blocking: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

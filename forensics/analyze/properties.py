@@ -17,6 +17,7 @@ from forensics.events import (
     UnitResult,
     UnitState,
 )
+from forensics.sources.unit import launch_blocking
 
 SOURCE = "unit"
 
@@ -148,6 +149,7 @@ def _snapshot(block: dict[str, str], ref: str, reference: datetime) -> Snapshot:
             oom_policy=block.get("OOMPolicy") or None,
             restart=block.get("Restart") or None,
             restart_usec=span_usec(block.get("RestartUSec", "")),
+            launch_blocking=launch_blocking(block.get("Environment", "").split()),
         ),
         started_usec=started,
         exited_usec=exited,

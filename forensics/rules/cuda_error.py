@@ -15,7 +15,7 @@ import re
 from dataclasses import replace
 
 from forensics.causality import Ending, Failure
-from forensics.events import ServerError, Xid
+from forensics.events import ServerError, UnitState, Xid
 from forensics.failure import CUDA, finding, search_machine, stable
 from forensics.model import Evidence, Finding, NotThis, Role
 from forensics.oom import survived
@@ -23,6 +23,7 @@ from forensics.oom import survived
 _ASYNCHRONOUS = re.compile(
     r"illegal|misaligned|assert|launch failure|unspecified|EXECUTION_FAILED|INTERNAL_ERROR|ECC|hardware|program counter"
 )
+_BLOCKING = "Each kernel was waited for, so the line that raised is where it failed."
 _LATER = "reports it at a later call, so the line that raised is often not the kernel that failed."
 
 
@@ -41,7 +42,10 @@ def match(ending: Ending) -> Finding | NotThis | None:
     else:
         return NotThis(why="no CUDA error in the failure that began it")
     initiating = asserted if found is None and asserted is not None else failure
-    later = f" {runtime} {_LATER}" if _ASYNCHRONOUS.search(name) else ""
+    later = ""
+    if _ASYNCHRONOUS.search(name):
+        state = ending.timeline.last(UnitState)
+        later = f" {_BLOCKING}" if state is not None and state.launch_blocking else f" {runtime} {_LATER}"
     result = finding(
         ending,
         initiating,

@@ -5,7 +5,7 @@ believed only while InvocationID is still that run's, since a restart overwrites
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,11 @@ _PROPERTIES = (
     ("Service", "OOMPolicy", b"s"),
     ("Service", "Restart", b"s"),
     ("Service", "RestartUSec", b"t"),
+    ("Service", "Environment", b"as"),
 )
+
+_LAUNCH_BLOCKING = frozenset({"CUDA_LAUNCH_BLOCKING=1", "AMD_SERIALIZE_KERNEL=3", "ASCEND_LAUNCH_BLOCKING=1"})
+"""What makes CUDA, ROCm or an NPU wait for each kernel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +124,14 @@ class UnitBus:
             raise SourceError(SOURCE, "bus-silent", f"systemd does not answer over D-Bus: {error}") from error
 
 
+def launch_blocking(environment: Iterable[str]) -> bool:
+    """Whether a unit's `Environment=` has kernels waited for. Nothing else of it is kept: secrets stand there."""
+    return not _LAUNCH_BLOCKING.isdisjoint(environment)
+
+
 def _state(live: LiveUnit, values: list[Any]) -> UnitState:
     result, pid, code, status, n_restarts, control_group, timeout_stop, memory_max, oom_policy, *restarting = values
-    restart, restart_usec = restarting
+    restart, restart_usec, environment = restarting
     died = f", main process {_CODES[code]} {status}" if code in _CODES else ""
     message = f"{live.unit}: {live.active_state} ({live.sub_state}), result {_text(result)}{died}"
     return UnitState(
@@ -140,6 +149,7 @@ def _state(live: LiveUnit, values: list[Any]) -> UnitState:
         oom_policy=_text(oom_policy) or None,
         restart=_text(restart) or None,
         restart_usec=None if restart_usec == _NO_LIMIT else restart_usec,
+        launch_blocking=launch_blocking(map(_text, environment or ())),
     )
 
 

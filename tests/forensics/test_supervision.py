@@ -5,7 +5,7 @@ from io import BytesIO
 import pytest
 
 from forensics.codec import dump_run, dump_verdict
-from forensics.events import Record, UnitState
+from forensics.events import UnitState
 from forensics.inquest import report
 from forensics.public import crash_shape
 from forensics.shapes import CrashShape
@@ -13,21 +13,7 @@ from forensics.sources.export import read_json
 from forensics.tracker import Tracker
 from tests.cases.replay import judge
 from tests.cases.story import Journal, Life
-
-
-def state(life: Life, **settings: object) -> UnitState:
-    """PID 1's properties of the unit while it lived."""
-    at = life.journal.usec
-    given: dict[str, object] = {
-        "active_state": "active", "sub_state": "running", "result": "success", "exec_main_pid": life.main,
-        "exec_main_code": 0, "exec_main_status": 0, "n_restarts": 0, "control_group": life.cgroup,
-        "timeout_stop_usec": 90_000_000, "memory_max_bytes": 2**34, "oom_policy": "stop", "restart": "on-failure",
-        "restart_usec": 5_000_000,
-    }  # fmt: skip
-    record = Record(
-        source="unit", ref="dbus", boot_id=life.journal.boot_id, monotonic_usec=at, realtime_usec=at, message=""
-    )
-    return UnitState(record=record, **(given | settings))  # type: ignore[arg-type]
+from tests.forensics.rules.telling import unit_state
 
 
 def shown(life: Life, seen: UnitState | None = None) -> CrashShape:
@@ -58,7 +44,7 @@ def test_a15_the_report_of_an_oom_kill_shows_result_policy_restart_and_what_come
     journal = Journal(name=f"a15-{oom_policy}-{restart}")
     life = journal.life()
     life.up()
-    seen = state(life, oom_policy=oom_policy, restart=restart)
+    seen = unit_state(life, oom_policy=oom_policy, restart=restart)
     journal.oom(life.cgroup, life.main, "python", limit=life.cgroup)
     life.counted_oom().killed(9, "oom-kill")
     crash = shown(life, seen)
@@ -86,7 +72,7 @@ def test_restart_is_systemds_own_table(restart: str, ends: dict[str, bool]) -> N
     for end, again in ends.items():
         life = Journal(name=f"restart-{restart}-{end}").life()
         life.up()
-        seen = state(life, restart=restart)
+        seen = unit_state(life, restart=restart)
         if end == "exited":
             life.exit("exited", 1).failed("exit-code")
         elif end == "killed":
@@ -101,7 +87,7 @@ def test_what_systemd_did_goes_before_what_it_would_do() -> None:
     journal = Journal(name="scheduled")
     life = journal.life()
     life.up()
-    seen = state(life, restart="no")
+    seen = unit_state(life, restart="no")
     life.killed().wait(5).restart(3)
     said = shown(life, seen)["supervision"]["next"]
     assert said == "systemd starts it again by itself: restart number 3 was scheduled."
@@ -114,7 +100,7 @@ def test_a_stop_on_request_is_followed_by_nothing_and_a_restart_job_by_a_start()
     for job in ("stop", "restart"):
         life = Journal(name=f"job-{job}").life()
         life.up().stopping().sigterm().wait(2).drain(0).success().stopped(job)
-        said.append(shown(life, state(life, restart="always"))["supervision"]["next"])
+        said.append(shown(life, unit_state(life, restart="always"))["supervision"]["next"])
     assert "stays down until somebody starts it" in said[0]
     assert "started again at once" in said[1]
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from io import BytesIO
 
-from forensics.events import CgroupMemory, Event, Gap, GpuMemory, HostMemory, Record
+from forensics.events import CgroupMemory, Event, Gap, GpuMemory, HostMemory, Record, UnitState
 from forensics.model import Verdict
 from forensics.sources.export import read_json
 from forensics.tracker import Tracker
@@ -51,6 +51,17 @@ def memory_of_host(life: Life, available_bytes: int, oom_kill: int | None = 0) -
         record=sampled(life, "host"), total_bytes=2**37, available_bytes=available_bytes, swap_free_bytes=0,
         vmstat_oom_kill=oom_kill,
     )  # fmt: skip
+
+
+def unit_state(life: Life, **settings: object) -> UnitState:
+    """PID 1's properties of the unit while it lived."""
+    given: dict[str, object] = {
+        "active_state": "active", "sub_state": "running", "result": "success", "exec_main_pid": life.main,
+        "exec_main_code": 0, "exec_main_status": 0, "n_restarts": 0, "control_group": life.cgroup,
+        "timeout_stop_usec": 90_000_000, "memory_max_bytes": 2**34, "oom_policy": "stop", "restart": "on-failure",
+        "restart_usec": 5_000_000,
+    }  # fmt: skip
+    return UnitState(record=sampled(life, "unit"), **(given | settings))  # type: ignore[arg-type] - by name
 
 
 def unified_gpu(life: Life) -> GpuMemory:

@@ -8,6 +8,7 @@ from forensics.model import Verdict
 from forensics.sources.export import read_json
 from forensics.tracker import Tracker
 from tests.cases.story import Journal, Life
+from tests.forensics.rules.telling import unit_state, verdict_on
 
 VERIFY = "managers/scheduler.py:2310 in event_loop_overlap; speculative/eagle_info.py:288 in verify"
 ILLEGAL = (
@@ -75,6 +76,18 @@ def test_i4_an_asynchronous_error_is_told_as_reported_there_not_as_caused_there(
     assert found.cause == "cuda-error"
     assert "reports" in found.summary
     assert "eagle_info.py" not in found.summary
+
+
+def test_i4_with_blocking_launches_it_is_told_as_caused_there() -> None:
+    life = Journal("i4-blocking").life()
+    life.up()
+    life.scheduler_raised(VERIFY, ILLEGAL).self_kill()
+    for blocking in (False, True):
+        found = verdict_on(life.journal, life, [unit_state(life, launch_blocking=blocking)]).verdict
+        assert found.cause == "cuda-error"
+        assert ("is where it failed" in found.summary) == blocking
+        assert ("is often not the kernel that failed" in found.summary) != blocking
+        assert found.advice[0].startswith("Run once with CUDA_LAUNCH_BLOCKING=1") != blocking
 
 
 WARNED = (

@@ -8,7 +8,7 @@ import pytest
 
 from forensics.errors import SourceError
 from forensics.sources import cgroup, host, process
-from forensics.sources.unit import LiveUnit, UnitBus
+from forensics.sources.unit import LiveUnit, UnitBus, launch_blocking
 
 GROUP = "/sglang.slice/sglang-demo.service"
 
@@ -228,3 +228,19 @@ def test_a_bus_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     with pytest.raises(SourceError, match="does not answer over D-Bus") as raised:
         UnitBus().live_units(["sglang-*.service"])
     assert raised.value.source == "unit"
+
+
+@pytest.mark.parametrize(
+    ("environment", "blocking"),
+    [
+        ((), False),
+        (("CUDA_LAUNCH_BLOCKING=1", "HF_TOKEN=x"), True),
+        (("CUDA_LAUNCH_BLOCKING=0",), False),
+        (("AMD_SERIALIZE_KERNEL=3",), True),
+        (("ASCEND_LAUNCH_BLOCKING=1",), True),
+    ],
+)
+def test_kernels_that_are_waited_for_show_in_the_units_environment(
+    environment: tuple[str, ...], *, blocking: bool
+) -> None:
+    assert launch_blocking(environment) is blocking
