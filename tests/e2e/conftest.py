@@ -89,6 +89,14 @@ def demo(inquest: Inquest) -> Server:
     return inquest.server("demo")
 
 
+@pytest.fixture
+def server(inquest: Inquest, request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A server named after the test, without a spec yet; nothing of it stays."""
+    server = inquest.server(request.node.name.removeprefix("test_").replace("_", "-")[:40])
+    yield server
+    server.take_away()
+
+
 @pytest.fixture(scope="session")
 def standin(inquest: Inquest) -> None:
     """The stand-in and the recordings on the machine, where the servers' user can read them."""

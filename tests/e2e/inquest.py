@@ -60,6 +60,13 @@ class Server:
         path.write_text(text)
         self.machine.run("systemctl", "daemon-reload")
 
+    def take_away(self) -> None:
+        """Stop it, and leave nothing of it on the machine."""
+        self.stop()
+        (self.machine.root / f"etc/inquest/servers/{self.name}.toml").unlink(missing_ok=True)
+        self.machine.run("systemctl", "daemon-reload")
+        self.machine.run("systemctl", "reset-failed", self.unit, check=False)
+
     def start(self, *, check: bool = True) -> subprocess.CompletedProcess[str]:
         """`systemctl start`, which returns when the server answers or has failed."""
         return self.machine.run("systemctl", "start", self.unit, check=check, timeout=400)

@@ -6,7 +6,7 @@ import pytest
 import zstandard
 
 from tests.e2e import network
-from tests.e2e.inquest import API, Inquest
+from tests.e2e.inquest import API, Inquest, Server
 
 pytestmark = pytest.mark.e2e
 
@@ -41,8 +41,10 @@ main!SIGKILL
 """
 
 
-def test_the_evidence_of_a_death_is_judged_alike_and_holds_no_secret(inquest: Inquest, standin: None) -> None:
-    server, machine = inquest.server("evidence"), inquest.machine
+def test_the_evidence_of_a_death_is_judged_alike_and_holds_no_secret(
+    inquest: Inquest, server: Server, standin: None
+) -> None:
+    machine = inquest.machine
     (machine.root / "opt/recordings/with-secrets.txt").write_text(RECORDING)
     server.put_spec(SPEC)
     run = server.serving()

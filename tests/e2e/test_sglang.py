@@ -140,30 +140,27 @@ def test_a_death_at_full_length(inquest: Inquest, demo: Server) -> None:
     demo.stop()
 
 
-def test_traceback_at_start(inquest: Inquest) -> None:
-    cramped = inquest.server("cramped")
-    cramped.put_spec(ONCE.replace("max_total_tokens = 4096", "max_total_tokens = 1"))
-    assert cramped.start(check=False).returncode != 0
-    crash = inquest.newest_crash(cramped)
+def test_traceback_at_start(inquest: Inquest, server: Server) -> None:
+    server.put_spec(ONCE.replace("max_total_tokens = 4096", "max_total_tokens = 1"))
+    assert server.start(check=False).returncode != 0
+    crash = inquest.newest_crash(server)
     assert (crash["cause"], crash["strength"]) == ("configuration-error", "confirmed")
     assert "AssertionError: max_running_request is zero" in "\n".join(decisive(crash))
     assert not crash["became_ready"]
 
 
-def test_a_value_that_sglang_does_not_take(inquest: Inquest) -> None:
+def test_a_value_that_sglang_does_not_take(inquest: Inquest, server: Server) -> None:
     """Only SGLang itself can tell: what is wrong by name alone, the check before the start refuses."""
-    mistaken = inquest.server("mistaken")
-    mistaken.put_spec(f'extra_args = ["--tokenizer-worker-num", "many"]\n{ONCE}')
-    assert mistaken.start(check=False).returncode != 0
-    crash = inquest.newest_crash(mistaken)
+    server.put_spec(f'extra_args = ["--tokenizer-worker-num", "many"]\n{ONCE}')
+    assert server.start(check=False).returncode != 0
+    crash = inquest.newest_crash(server)
     assert (crash["cause"], crash["strength"]) == ("configuration-error", "confirmed")
     assert "argument --tokenizer-worker-num: invalid int value: 'many'" in "\n".join(decisive(crash))
 
 
-def test_an_option_that_sglang_does_not_know_is_refused_before_the_start(inquest: Inquest) -> None:
-    misspelt = inquest.server("misspelt")
-    misspelt.put_spec(f'extra_args = ["--mem-fraction-statik", "0.3"]\n{ONCE}')
-    assert misspelt.start(check=False).returncode != 0
-    crash = inquest.newest_crash(misspelt)
+def test_an_option_that_sglang_does_not_know_is_refused_before_the_start(inquest: Inquest, server: Server) -> None:
+    server.put_spec(f'extra_args = ["--mem-fraction-statik", "0.3"]\n{ONCE}')
+    assert server.start(check=False).returncode != 0
+    crash = inquest.newest_crash(server)
     assert (crash["cause"], crash["strength"]) == ("preflight-refused", "confirmed")
     assert "--mem-fraction-statik" in "\n".join(decisive(crash))

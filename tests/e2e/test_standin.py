@@ -4,13 +4,11 @@ Units, systemd, journal and daemon are real.  Where a server has to serve first,
 standin/ is the unit's main process; its log lines are made after recordings from a real GPU.
 """
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.e2e.inquest import Inquest, Server, decisive, until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("standin")]
 
 SPEC = """
 model_path = "/var/lib/inquest/models/tiny"
@@ -24,14 +22,6 @@ timeout_stop = "10s"
 [env]
 PYTHONPATH = "/opt/standin"
 """
-
-
-@pytest.fixture
-def server(inquest: Inquest, standin: None, request: pytest.FixtureRequest) -> Iterator[Server]:
-    """A server named after the test."""
-    server = inquest.server(request.node.name.removeprefix("test_").replace("_", "-")[:40])
-    yield server
-    server.stop()
 
 
 def test_illegal_memory_access_while_serving(inquest: Inquest, server: Server) -> None:

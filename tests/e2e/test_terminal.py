@@ -129,7 +129,7 @@ def test_a_drill_is_judged_rightly_and_told(inquest: Inquest) -> None:
     assert inquest.webhook is not None
     told = until(
         lambda: (
-            {alert["body"]["crash"]["unit"] for alert in inquest.webhook.received}  # type: ignore[union-attr]
+            {alert["body"]["unit"] for alert in inquest.webhook.received}  # type: ignore[union-attr]
             & {f"sglang-inquest-drill-{cause}.service" for cause in really}
             or None
         ),
