@@ -26,6 +26,9 @@ export function overview() {
   let span = remembered();
   let before = null;
   let timer = 0;
+  /** What was asked last: the answer to an earlier question, which may come later, is of no interest any more. */
+  let listed = 0;
+  let drawn = 0;
   const crashes = new Map();
 
   const element = h("div", { class: "overview" },
@@ -48,8 +51,10 @@ export function overview() {
   async function drawLives() {
     const until = new Date();
     const since = new Date(until - span * 3_600_000);
+    const mine = ++drawn;
     try {
       const [of, seen] = await Promise.all([get("servers"), get("lives", { since: since.toISOString() })]);
+      if (mine !== drawn) return;
       const families = [...new Set(seen.lives.filter((life) => life.is_crash).map((life) => life.family))].sort();
       if (!of.servers.length) {
         show(picture, h("p", { class: "empty" }, "No server has run yet. As soon as one of the watched units starts, its life begins here."));
@@ -65,11 +70,12 @@ export function overview() {
       }
       server.hidden = names.length < 2;
     } catch (problem) {
-      show(picture, failed(problem));
+      if (mine === drawn) show(picture, failed(problem));
     }
   }
 
   function anew() {
+    listed += 1;
     before = null;
     crashes.clear();
     list.replaceChildren();
@@ -77,8 +83,10 @@ export function overview() {
   }
 
   async function page() {
+    const mine = listed;
     try {
       const found = await get("crashes", { server: server.value, family: family.value, limit: PAGE, before });
+      if (mine !== listed) return;
       before = found.next;
       more.hidden = before === null;
       for (const crash of found.crashes) {
@@ -89,13 +97,15 @@ export function overview() {
       if (!crashes.size) show(list, h("li", { class: "empty" }, server.value || family.value ? "No crash of this kind." : "No crash. Every run that ended did so as asked."));
       total.textContent = crashes.size ? `${crashes.size}${before ? "+" : ""}` : "";
     } catch (problem) {
-      show(list, h("li", {}, failed(problem)));
+      if (mine === listed) show(list, h("li", {}, failed(problem)));
     }
   }
 
   async function groups() {
+    const mine = listed;
     try {
       const found = await get("crashes/groups", { server: server.value, family: family.value });
+      if (mine !== listed) return;
       more.hidden = true;
       total.textContent = count(found.total, "kind");
       show(list, found.groups.map((group) => h("li", { class: `crash f-${group.family}` }, h("a", { href: `#/crashes/${group.last_id}` },
@@ -103,7 +113,7 @@ export function overview() {
         h("span", { class: "what" }, h("span", { class: "sentence" }, line(group.summary)),
           h("span", { class: "tags" }, cause(group), group.servers.map((name) => h("span", { class: "tag" }, line(name))), h("span", { class: "quiet-text" }, `since ${dayAndClock(group.first_at)}`)))))));
     } catch (problem) {
-      show(list, h("li", {}, failed(problem)));
+      if (mine === listed) show(list, h("li", {}, failed(problem)));
     }
   }
 

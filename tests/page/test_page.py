@@ -127,6 +127,29 @@ def test_filters_and_groups(filled: Store, open_page: Open) -> None:
     expect(page.locator(".crash .when strong")).to_have_text("4×")
 
 
+def test_a_late_answer_to_what_was_asked_before_changes_nothing(filled: Store, open_page: Open) -> None:
+    page = open_page()
+    server = page.get_by_label("Server", exact=True)
+    server.select_option("qwen")
+    others = page.locator(".crash .tag", has_text="llama")
+    expect(others).to_have_count(0)
+    every = re.compile(r"/crashes\?(?!.*server=qwen)")
+    held: list[sync_api.Route] = []
+    # A lambda, since Playwright writes into what it is given.
+    page.route(every, lambda route: held.append(route))
+    with page.expect_request(every):
+        server.select_option("")
+    server.select_option("qwen")
+    mine = page.locator(".crash")
+    expect(mine.first).to_be_visible()
+    shown = mine.all_inner_texts()
+    with page.expect_response(every):
+        held[0].continue_()
+    page.evaluate("new Promise((done) => setTimeout(done))")  # what follows the answer has run
+    expect(others).to_have_count(0)
+    assert mine.all_inner_texts() == shown
+
+
 def test_earlier_ones_are_a_button_away(store: Store, open_page: Open) -> None:
     for number in range(1, 36):
         store.save(crash(number))
