@@ -388,7 +388,9 @@ def test_a_server_that_never_ran_is_said(store: Store, open_page: Open) -> None:
 def test_the_tuning_table_has_its_picture(store: Store, open_page: Open) -> None:
     campaign(store)
     page = open_page("#/servers/demo")
-    speed, accepted = page.locator(".server .plot").all()
+    plots = page.locator(".server .plot")
+    expect(plots).to_have_count(2)
+    speed, accepted = plots.all()
     expect(speed).to_have_role("img")
     expect(speed).to_have_accessible_name(re.compile(r"Best throughput, tokens/s\. 1 running: .*220"))
     expect(accepted).to_have_accessible_name(re.compile(r"^Accept length"))
