@@ -118,7 +118,7 @@ def _or_else(nothing: T, make: Callable[[], T]) -> T:
     """What only adorns a verdict may fail without costing it."""
     try:
         return make()
-    except Exception:
+    except Exception:  # the verdict stands without it
         log.exception("an addition to a verdict failed")
         return nothing
 

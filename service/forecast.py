@@ -61,11 +61,6 @@ class Forecast:
     headroom_tokens: int
     remarks: tuple[str, ...]
 
-    @property
-    def token_bytes(self) -> int:
-        """KV cache of target and draft for one token."""
-        return self.target.kv_bytes_per_token + (self.draft.kv_bytes_per_token if self.draft else 0)
-
     def requests(self, length: int) -> int:
         """How many requests of `length` tokens, prompt and answer, can run at a time."""
         fit = self.pool_tokens // (length + self.headroom_tokens)

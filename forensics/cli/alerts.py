@@ -71,7 +71,7 @@ def send_test(
         answer = sink.send(sample(channel, datetime.now(UTC)))
     except SettingsError:
         raise
-    except Exception as error:
+    except Exception as error:  # a sink raises whatever it has, and that is the answer
         said = error.message if isinstance(error, InquestError) else f"{type(error).__name__}: {error}"
         raise InquestError("test-failed", f"{channel}: not delivered: {said}") from error
     typer.echo(f"{channel}: delivered in {time.monotonic() - began:.1f} s: {answer}")

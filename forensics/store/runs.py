@@ -60,7 +60,7 @@ def facts_text(crash: Crash) -> str:
     """What is remembered of an ended run, for its row. Never raises: the crash itself must be stored."""
     try:
         return rows.text_of(redact_json(facts(crash.run, crash.timeline)))
-    except Exception:
+    except Exception:  # the crash is stored without it
         log.exception("no record could be made of run %s", crash.run.invocation_id)
         return ""
 

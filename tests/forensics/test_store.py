@@ -19,6 +19,7 @@ from forensics.store import Query, Store
 from forensics.store.rows import now_usec
 from forensics.store.telling import Channel
 from forensics.timeline import Timeline
+from tests.forensics import full_disk
 from tests.forensics.channels import everybody
 from tests.forensics.factories import EPOCH, clean, crash, invocation, open_run, traceback
 
@@ -372,11 +373,10 @@ def test_a_checkpoint_that_failed_is_made_up_for_by_the_next(store: Store) -> No
     record = open_run(1)
     store.checkpoint("one", 1, [record])
     record.events.append(traceback(7, "x" * 200_000))
-    limit = store._database._writer.execute("PRAGMA page_count").fetchone()[0]
-    store._database._writer.execute(f"PRAGMA max_page_count = {limit}")
+    full_disk.limit(store)
     with pytest.raises(StoreError):
         store.checkpoint("two", 2, [record])
-    store._database._writer.execute("PRAGMA max_page_count = 1000000")
+    full_disk.lift(store)
     record.events.append(traceback(8))
     store.checkpoint("three", 3, [record])
     last = store.load_checkpoint()
@@ -580,18 +580,11 @@ def test_a_file_that_cannot_be_the_store_is_told_by_name(tmp_path: Path, what: s
 
 
 def test_a_full_disk_is_a_store_error_and_the_store_works_on(store: Store) -> None:
-    """The page limit stands in for the disk: SQLite reports both as SQLITE_FULL."""
     store.save(crash(1))
-    limit = store._database._writer.execute("PRAGMA page_count").fetchone()[0]
-    store._database._writer.execute(f"PRAGMA max_page_count = {limit}")
-
-    def fill() -> None:
-        for number in range(2, 200):
-            store.save(crash(number))
-
+    full_disk.limit(store)
     with pytest.raises(StoreError) as error:
-        fill()
+        full_disk.fill(store)
     assert error.value.code == "store-write-failed"
-    store._database._writer.execute("PRAGMA max_page_count = 1000000")
+    full_disk.lift(store)
     store.save(crash(500))
     assert ids(store, limit=1) == [invocation(500)]

@@ -14,6 +14,7 @@ from forensics.store import Store
 from forensics.store.database import MIGRATIONS
 from forensics.store.telling import Channel, Happening, Message, Past
 from forensics.timeline import Timeline
+from tests.forensics import full_disk
 from tests.forensics.alerts.desk import MANNER
 from tests.forensics.factories import crash, open_run, record
 
@@ -153,15 +154,9 @@ def test_a_hang_is_news_and_a_message_once_however_often_it_is_noted(store: Stor
 
 def test_a_message_is_not_there_when_what_it_tells_of_could_not_be_stored(store: Store) -> None:
     store.save(crash(1))
-    limit = store._database._writer.execute("PRAGMA page_count").fetchone()[0]
-    store._database._writer.execute(f"PRAGMA max_page_count = {limit}")
-
-    def fill() -> None:
-        for number in range(2, 200):
-            store.save(crash(number))
-
+    full_disk.limit(store)
     with pytest.raises(StoreError):
-        fill()
+        full_disk.fill(store)
     with store._database.reading() as db:
         deaths = db.execute("SELECT count(*) FROM runs").fetchone()[0]
         told = db.execute("SELECT sum(count) FROM outbox WHERE sink = 'pager'").fetchone()[0]
